@@ -1,0 +1,87 @@
+"""How kernels are compiled: one decorator, and functions dispatched on the type of their first argument.
+
+Losses, regularizers and designs are ``NamedTuple`` classes of numbers and arrays. A kernel is an ordinary function
+decorated with :func:`jit`; where it needs something that differs between losses, it calls a :func:`generic`. The same
+source then runs compiled and, with ``NUMBA_DISABLE_JIT=1``, as plain Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any, TypeVar
+
+import numba
+from numba.core import types
+from numba.extending import overload
+
+logger = logging.getLogger("surestep")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Lets the compiler reorder and fuse the operations of a sum, which is what makes it vectorise. Infinities and NaN keep
+# their meaning. For plain sums and dot products only: bounds are rounded on purpose, in the order they are written.
+VECTORIZE = frozenset({"reassoc", "contract"})
+
+
+def jit(function: Function | None = None, *, fastmath: frozenset[str] = frozenset()) -> Any:
+    """Compile a kernel without the GIL and keep the machine code on disk.
+
+    Where nothing on disk can be written (a read-only install and no cache directory of the user's), Numba refuses to
+    cache; the kernel is then compiled anew in every process. A division by zero follows IEEE 754, as in NumPy.
+    """
+    if function is None:
+        return lambda f: jit(f, fastmath=fastmath)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError as error:  # Numba: "cannot cache function ...: no locator available"
+        logger.debug("%s is compiled in every process: %s", function.__qualname__, error)
+        return numba.njit(**options)(function)
+
+
+def generic(function: Function) -> Any:
+    """Make a function that is dispatched on the type of its first argument, in Python and in kernels alike.
+
+    Implementations are registered as with :func:`functools.singledispatch`, for ``NamedTuple`` classes, with the same
+    argument names as ``function``::
+
+        @generic
+        def value(loss, z, y):
+            "Loss of the prediction z."
+
+        @value.register(Squared)
+        def _(loss, z, y):
+            return 0.5 * (z - y) ** 2
+
+    A class with no implementation gets a ``TypeError`` that names the function and the class.
+    """
+    names = list(inspect.signature(function).parameters)
+
+    def missing(*arguments: Any) -> Any:
+        raise TypeError(_no_implementation(function.__name__, type(arguments[0]).__name__))
+
+    missing.__name__, missing.__doc__, missing.__module__ = function.__name__, function.__doc__, function.__module__
+    dispatcher = singledispatch(missing)
+
+    def choose(first: Any) -> Any:
+        """Numba's side: the implementation for a compile-time type, or None to let Numba look on."""
+        if not isinstance(first, types.BaseNamedTuple):
+            return None
+        kind: type = first.instance_class  # type: ignore[attr-defined]
+        implementation = dispatcher.dispatch(kind)
+        if implementation is missing:
+            raise numba.TypingError(_no_implementation(function.__name__, kind.__name__))
+        return implementation
+
+    # Numba asks that the template have the very argument names of the implementations.
+    scope: dict[str, Any] = {"choose": choose}
+    exec(f"def template({', '.join(names)}):\n    return choose({names[0]})", scope)
+    overload(dispatcher, strict=True, jit_options={"nogil": True, "error_model": "numpy"})(scope["template"])
+    return dispatcher
+
+
+def _no_implementation(function: str, kind: str) -> str:
+    return f"{kind} has no `{function}`; register one with @{function}.register({kind})"
