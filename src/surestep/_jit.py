@@ -11,11 +11,11 @@ import inspect
 import logging
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numba
 from numba.core import types
-from numba.extending import overload
+from numba.extending import overload as numba_overload
 
 logger = logging.getLogger("surestep")
 
@@ -26,6 +26,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 VECTORIZE = frozenset({"reassoc", "contract"})
 
 
+@overload
+def jit(function: Function, *, fastmath: frozenset[str] = ...) -> Function: ...
+@overload
+def jit(function: None = None, *, fastmath: frozenset[str]) -> Callable[[Function], Function]: ...
 def jit(function: Function | None = None, *, fastmath: frozenset[str] = frozenset()) -> Any:
     """Compile a kernel without the GIL and keep the machine code on disk.
 
@@ -79,7 +83,7 @@ def generic(function: Function) -> Any:
     # Numba asks that the template have the very argument names of the implementations.
     scope: dict[str, Any] = {"choose": choose}
     exec(f"def template({', '.join(names)}):\n    return choose({names[0]})", scope)
-    overload(dispatcher, strict=True, jit_options={"nogil": True, "error_model": "numpy"})(scope["template"])
+    numba_overload(dispatcher, strict=True, jit_options={"nogil": True, "error_model": "numpy"})(scope["template"])
     return dispatcher
 
 

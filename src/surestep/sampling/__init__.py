@@ -1,0 +1,1 @@
+"""From bounds to distributions, and from distributions to draws."""

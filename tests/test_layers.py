@@ -1,0 +1,87 @@
+"""The shape of the house: who may import whom, and what is public."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import surestep
+from sources import PACKAGE
+
+# A module imports only from rooms to the left of its own (and from its own room).
+ORDER = [
+    "_jit",
+    "sampling",
+    "design",
+    "losses",
+    "regularizers",
+    "problem",
+    "bounds",
+    "trace",
+    "solvers",
+    "path",
+    "estimators",
+    "datasets",
+    "displays",
+    "experiments",
+    "distributed",
+    "cli",
+    "__init__",
+]
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(module: str) -> str:
+    """The room of a dotted module name below surestep; the package itself is the last."""
+    return module.split(".")[0] if module else "__init__"
+
+
+def imported(path: Path) -> set[str]:
+    """Rooms of surestep that a file imports from."""
+    modules = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules += names if node.module == "surestep" else [str(node.module)]
+        elif isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+    return {
+        room(module.removeprefix("surestep").removeprefix(".")) for module in modules if module.startswith("surestep")
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_point_to_the_left(path: Path):
+    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    assert own in ORDER, f"a new room: say in ORDER where {own} stands"
+    for other in imported(path):
+        assert ORDER.index(other) <= ORDER.index(own), f"{own} must not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_file_outgrows_one_room(path: Path):
+    assert len(path.read_text().splitlines()) <= 500
+
+
+def test_sampling_knows_no_matrices_and_solvers_no_estimators():
+    for path in FILES:
+        text = path.read_text()
+        own = path.relative_to(PACKAGE).parts[0]
+        if own == "sampling":
+            assert "scipy.sparse" not in text
+        if own not in ("estimators", "datasets", "experiments", "cli.py"):
+            assert not re.search(r"^\s*(import|from) sklearn", text, re.MULTILINE), path
+
+
+def test_every_public_name_is_documented():
+    names = [name for name in vars(surestep) if not name.startswith("_")]
+    objects = [getattr(surestep, name) for name in names]
+    public = [o for o in objects if callable(o)]
+    assert len(public) >= 7
+    for o in public:
+        assert o.__doc__, o
+        assert o.__module__.startswith("surestep."), o
