@@ -54,7 +54,7 @@ class Sampling:
 
     @property
     def value(self) -> float:
-        """The v of eq. 7, the least possible worst case of V(p, c) / ||c||^2; between the smallest L_i and Tr(L) = sum L_i."""
+        """The v of eq. 7, the worst case of V(p, c) / ||c||^2 over the box; between min(L) and Tr(L) = sum L_i."""
         return self._solution.value
 
     @property
