@@ -1,5 +1,17 @@
 """surestep: coordinate descent and SGD under safe adaptive importance sampling (Stich, Raj, Jaggi, NIPS 2017)."""
 
+from surestep.design import Design as Design
+from surestep.losses import Huber as Huber
+from surestep.losses import Logistic as Logistic
+from surestep.losses import Squared as Squared
+from surestep.losses import SquaredHinge as SquaredHinge
+from surestep.problem import Problem as Problem
+from surestep.regularizers import L1 as L1
+from surestep.regularizers import L2 as L2
+from surestep.regularizers import Box as Box
+from surestep.regularizers import ElasticNet as ElasticNet
+from surestep.regularizers import NonNegative as NonNegative
+from surestep.regularizers import NoPenalty as NoPenalty
 from surestep.sampling.distribution import Sampling as Sampling
 from surestep.sampling.distribution import importance_sampling as importance_sampling
 from surestep.sampling.distribution import optimal_sampling as optimal_sampling
@@ -7,5 +19,11 @@ from surestep.sampling.distribution import safe_sampling as safe_sampling
 from surestep.sampling.distribution import uniform_sampling as uniform_sampling
 from surestep.sampling.progress import progress_model as progress_model
 from surestep.sampling.progress import progress_stepsize as progress_stepsize
+from surestep.solvers._loop import Progress as Progress
+from surestep.solvers.coordinate import BoundViolationError as BoundViolationError
+from surestep.solvers.coordinate import coordinate_descent as coordinate_descent
+from surestep.trace import Result as Result
+from surestep.trace import Status as Status
+from surestep.trace import Trace as Trace
 
 __version__ = "0.1.0.dev0"

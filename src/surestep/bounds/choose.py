@@ -1,0 +1,67 @@
+"""Bounds by name, and the choice among them by what a step costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surestep._jit import jit
+from surestep.bounds.exact import Cooccurrence, Gram
+from surestep.bounds.path import start_path
+from surestep.bounds.snapshot import start_snapshot
+from surestep.bounds.tracker import EPS
+from surestep.design import n_entries, n_lines
+from surestep.losses import Squared
+from surestep.problem import Problem
+
+NAMES = ("auto", "cauchy-schwarz", "snapshot", "exact")
+
+# A Gram matrix of this many columns takes 200 MB.
+_LARGEST_GRAM = 5000
+
+
+def make_tracker(bounds: Any, problem: Problem) -> Any:
+    """Return the tracker of that name, or the user's own as it is."""
+    if isinstance(bounds, tuple):
+        return bounds
+    if bounds not in NAMES:
+        raise ValueError(f"bounds must be one of {', '.join(map(repr, NAMES))} or a tracker, got {bounds!r}")
+    if bounds == "auto":
+        bounds = "exact" if _exact_is_cheap(problem) else "snapshot"
+    # Rounding in the sum behind a norm is at most a relative n_samples * EPS.
+    norms = problem.norms * (1.0 + (problem.n_samples + 8) * EPS)
+    if bounds == "cauchy-schwarz":
+        return start_path(norms, problem.design.nonnegative)
+    if bounds == "snapshot":
+        return start_snapshot(norms, problem.n_samples, problem.design.nonnegative)
+    n, n_samples = problem.n_coordinates, problem.n_samples
+    gradient, totals = np.zeros(n), np.zeros(2)
+    if _has_gram(problem):
+        known, buffer = np.zeros(n, np.bool_), np.empty(n_samples)
+        return Gram(gradient, norms, totals, problem.columns, problem.weights, np.zeros((n, n)), known, buffer)
+    longest = float(np.max(lengths(problem.columns)))
+    return Cooccurrence(gradient, norms, problem.design.rows, problem.fit_intercept, totals, longest)
+
+
+def _has_gram(problem: Problem) -> bool:
+    """Whether the exact gradient is better kept by a Gram matrix than row by row."""
+    small = problem.n_coordinates <= min(_LARGEST_GRAM, problem.n_samples)
+    return isinstance(problem.loss, Squared) and not problem.design.is_sparse and small
+
+
+def _exact_is_cheap(problem: Problem) -> bool:
+    """Whether keeping the exact gradient costs no more than a look at all coordinates, as every draw takes."""
+    if _has_gram(problem):
+        return True
+    row_lengths = lengths(problem.design.rows).astype(np.float64)
+    return float(row_lengths @ row_lengths) <= float(problem.n_coordinates) ** 2
+
+
+@jit
+def lengths(lines: Any) -> Any:
+    """Return the number of stored entries of every line."""
+    out = np.empty(n_lines(lines), np.int64)
+    for j in range(out.size):
+        out[j] = n_entries(lines, j)
+    return out

@@ -1,0 +1,447 @@
+"""The objective, written once: data, loss and regularizer, with gradient, smoothness and duality gap.
+
+    f(x) = sum_i s_i loss(z_i, y_i) + sum_j psi_j(x_j),    z = X x (+ b),    s = sample_weight / sum(sample_weight)
+
+An intercept b, if there is one, is the last coordinate of x. Everything here is float64 and costs at most one or two
+passes over the data; solvers ask it where they stand, and do their steps in kernels of their own.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from surestep import losses
+from surestep._jit import jit
+from surestep.design import Design, Lines, WithIntercept, n_lines, product, squared_norm, transposed_product
+from surestep.regularizers import (
+    NoPenalty,
+    Regularizer,
+    Separable,
+    feasible_scale,
+    min_subgradient,
+    penalty,
+    penalty_conjugate,
+)
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+FENCHEL = "fenchel"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far from the optimum a point can be: objective - gap = dual_objective <= min f <= objective.
+
+    ``kind`` is "fenchel", or, where the gap is infinite, a sentence that says why.
+    """
+
+    gap: float
+    objective: float
+    dual_objective: float
+    kind: str
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Problem:
+    """Minimise the weighted mean of the losses plus a separable penalty.
+
+    Parameters
+    ----------
+    X : array-like or sparse, shape (n_samples, n_features)
+        See :meth:`surestep.design.Design.of`; nothing is copied that need not be.
+    y : array-like, shape (n_samples,)
+        Targets; for a classification loss exactly two different values, of which the larger one becomes +1.
+    loss : str or loss
+        "squared", "squared_hinge", "logistic", "huber", or a loss of :mod:`surestep.losses` or of your own.
+    regularizer : Regularizer, optional
+        None means `NoPenalty()`.
+    sample_weight : array-like, shape (n_samples,), optional
+        Weights >= 0, not all zero; only their ratios matter. A sample of weight 0 is as good as absent.
+    fit_intercept : bool
+        Whether the last coordinate is an intercept, neither penalised nor bounded.
+
+    Attributes
+    ----------
+    design : Design
+    y : array of float64, shape (n_samples,); -1 and +1 for a classification loss
+    classes : array of the two labels, sorted, for a classification loss, else None
+    loss, regularizer, fit_intercept : as above
+    weights : array, shape (n_samples,); the s_i, which sum to one
+    penalty : Separable; the regularizer, spread over the coordinates
+    columns : the columns of X as lines, with that of the intercept
+    """
+
+    design: Design
+    y: Array
+    classes: Array | None
+    loss: Any
+    regularizer: Regularizer
+    weights: Array
+    penalty: Separable
+    fit_intercept: bool
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        loss: Any = "squared",
+        regularizer: Regularizer | None = None,
+        sample_weight: ArrayLike | None = None,
+        fit_intercept: bool = False,
+    ) -> None:
+        design, loss = Design.of(X), losses.as_loss(loss)
+        targets = _vector("y", y, design.n_samples)
+        _refuse("y", targets, ~np.isfinite(targets), "targets must be finite: drop such samples")
+        classes = None
+        if losses.is_classification(loss):
+            classes = np.unique(np.asarray(y))
+            if classes.size != 2:
+                found = ", ".join(map(str, classes[:5])) + (", ..." if classes.size > 5 else "")
+                raise ValueError(
+                    f"y must have exactly two classes for the loss {loss}, but has {classes.size}: {found}"
+                )
+            targets = np.where(targets == classes[1], 1.0, -1.0)
+        vars(self).update(
+            design=design,
+            y=_readonly(targets.copy()),
+            classes=classes,
+            loss=loss,
+            weights=_readonly(_shares(sample_weight, design.n_samples)),
+            fit_intercept=bool(fit_intercept),
+        )
+        self._bind(regularizer)
+
+    def with_regularizer(self, regularizer: Regularizer | None) -> Problem:
+        """Return this problem with another regularizer; data, norms and smoothness are shared."""
+        _ = self.smoothness  # computed here, once, for both
+        other = copy.copy(self)
+        other._bind(regularizer)
+        return other
+
+    def _bind(self, regularizer: Regularizer | None) -> None:
+        regularizer = NoPenalty() if regularizer is None else regularizer
+        if not hasattr(regularizer, "bind"):
+            raise ValueError(f"regularizer must be one such as L1(0.1), or None, but is {regularizer!r}")
+        vars(self).update(regularizer=regularizer, penalty=regularizer.bind(self.n_features, self.fit_intercept))
+
+    def __repr__(self) -> str:
+        intercept = ", fit_intercept=True" if self.fit_intercept else ""
+        return f"Problem({self.design!r}, loss={self.loss!r}, regularizer={self.regularizer!r}{intercept})"
+
+    # --- Shapes
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of X."""
+        return self.design.n_samples
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of X."""
+        return self.design.n_features
+
+    @property
+    def n_coordinates(self) -> int:
+        """Length of x: n_features, and one for an intercept."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def columns(self) -> Lines:
+        """The columns of X as lines, one a coordinate: with an intercept the last one is all ones."""
+        columns = self.design.columns
+        return WithIntercept(columns, self.n_samples) if self.fit_intercept else columns
+
+    # --- The smooth part
+
+    @cached_property
+    def norms(self) -> Array:
+        """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
+        squares = np.empty(self.n_coordinates)
+        _squared_norms(self.columns, self.weights, squares)
+        return _readonly(np.sqrt(squares))
+
+    @cached_property
+    def smoothness(self) -> Array:
+        """L_j = smoothness(loss) * norms_j^2 for every coordinate: how fast gradient entry j changes along it."""
+        return _readonly(losses.smoothness(self.loss) * self.norms**2)
+
+    def predictor(self, x: ArrayLike) -> Array:
+        """Return z = X x, plus the intercept."""
+        x = _vector("x", x, self.n_coordinates)
+        z = np.empty(self.n_samples)
+        product(self.design.columns, x[: self.n_features], z)
+        return z + x[-1] if self.fit_intercept else z
+
+    def derivative(self, z: Array) -> Array:
+        """u_i = derivative of loss(z_i, y_i) in z_i, not weighted."""
+        u = np.empty(self.n_samples)
+        _derivatives(self.loss, _vector("z", z, self.n_samples), self.y, u)
+        return u
+
+    def residual(self, z: Array) -> Array:
+        """r_i = s_i u_i, the derivative of the mean loss in z_i."""
+        return self._weighted(self.derivative(z))
+
+    def gradient(self, x: ArrayLike) -> Array:
+        """Gradient of the mean loss, <a_j, r> for all coordinates."""
+        return self._correlations(self.residual(self.predictor(x)))
+
+    def objective(self, x: ArrayLike) -> float:
+        """f(x), for an x within the bounds."""
+        return self.objective_at(x, self.predictor(x))
+
+    def objective_at(self, x: ArrayLike, z: Array) -> float:
+        """f(x) given z = predictor(x)."""
+        terms, penalties = np.empty(self.n_samples), np.empty(self.n_coordinates)
+        _weighted_values(self.loss, _vector("z", z, self.n_samples), self.y, self.weights, terms)
+        _penalties(self.penalty, _vector("x", x, self.n_coordinates), penalties)
+        return float(np.sum(terms) + np.sum(penalties))
+
+    def optimality(self, x: ArrayLike) -> Array:
+        """c_j = smallest absolute value in the subdifferential of f at x, for all coordinates; zero at the optimum."""
+        c = np.empty(self.n_coordinates)
+        _magnitudes(self.penalty, _vector("x", x, self.n_coordinates), self.gradient(x), c)
+        return c
+
+    # --- Certificates
+
+    def duality_gap(self, x: ArrayLike) -> Gap:
+        """Bound f(x) - min f from above, at any x, by Fenchel duality.
+
+        For any u in the domain of the losses' conjugates, with g_j = sum_i s_i a_ij u_i,
+
+            min f >= -sum_i s_i loss*(u_i, y_i) - sum_j psi_j*(-g_j).
+
+        Here u is the derivative of the losses at z, times the largest tau <= 1 that keeps every psi_j* finite. An
+        intercept has psi* infinite but at 0, so u must have mean zero: it is taken at z + b for the b that minimises
+        the loss, and what rounding leaves of its mean is taken off its larger side. Since sum_i s_i u_i z_i equals
+        sum_j x_j g_j, the gap is a sum of terms that are never negative, and is computed as such, not as a difference:
+
+            sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)  +  sum_j (psi_j(x_j) + psi_j*(-g_j) + x_j g_j).
+        """
+        x = _vector("x", x, self.n_coordinates)
+        z = self.predictor(x)
+        objective = self.objective_at(x, z)
+        u = self._balanced(z) if self.fit_intercept else self.derivative(z)
+        v = -self._correlations(self._weighted(u))
+        if self.fit_intercept:
+            v[-1] = 0.0  # up to rounding it is
+        scales = self._feasible_scales(v)
+        tau = np.min(scales)
+        if tau == 0.0:
+            reason = (
+                f"no finite dual point: feature {np.argmin(scales)} has neither a penalty nor a finite bound on the "
+                "side its gradient pulls it to; add one, or watch `optimality` instead"
+            )
+            return Gap(math.inf, objective, -math.inf, reason)
+        terms, penalties = np.empty(self.n_samples), np.empty(self.n_coordinates)
+        _weighted_fenchel_young(self.loss, z, tau * u, self.y, self.weights, terms)
+        _penalty_fenchel_young(self.penalty, x, tau * v, penalties)
+        gap = max(float(np.sum(terms) + np.sum(penalties)), 0.0)
+        return Gap(gap, objective, objective - gap, FENCHEL)
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether :meth:`duality_gap` is finite at every x, so that it falls to zero as x tends to the optimum."""
+        return self._uncertified.size == 0
+
+    @property
+    def certificate_reason(self) -> str:
+        """A sentence that says why :attr:`has_certificate` is what it is."""
+        if self.has_certificate:
+            return "every feature has a penalty or two finite bounds, so the duality gap is finite everywhere"
+        return (
+            f"feature {self._uncertified[0]} has no penalty and lacks a finite bound on a side, so the duality gap is "
+            "infinite wherever its gradient entry has the wrong sign; add a penalty or bounds, or watch `optimality`"
+        )
+
+    def alpha_max(self) -> float:
+        """Smallest ``alpha`` of the regularizer for which x = 0, with the best intercept, is optimal.
+
+        With c_j the :meth:`optimality` of the problem without its L1 part at x = 0, this is the maximum of
+        c_j / (l1_ratio * weights_j); weights, l1_ratio and bounds are kept.
+        """
+        if not getattr(self.regularizer, "l1", 0.0) > 0.0:
+            raise ValueError(f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}")
+        z = np.zeros(self.n_samples)
+        if self.fit_intercept:
+            z += _best_shift(self.loss, z, self.y, self.weights)
+        r = self.residual(z)
+        c = np.empty(self.n_coordinates)
+        smooth = self.penalty._replace(l1=np.zeros(self.n_coordinates))
+        _magnitudes(smooth, np.zeros(self.n_coordinates), self._correlations(r), c)
+        c, strength = c[: self.n_features], self.penalty.l1[: self.n_features]
+        penalised = strength > 0.0
+        # Cauchy-Schwarz: what is this small against norm times norm is rounding.
+        rounding = 1e-13 * self.norms[: self.n_features] * math.sqrt(np.sum(r * self.derivative(z)))
+        moving = np.flatnonzero(~penalised & (c > rounding))
+        if moving.size:
+            raise ValueError(
+                f"alpha_max does not exist: feature {moving[0]} has no L1 penalty and its gradient at x = 0 is "
+                f"{c[moving[0]]}, so it moves at any alpha; give it a positive weight"
+            )
+        return self.regularizer.alpha * float(np.max(c[penalised] / strength[penalised], initial=0.0))
+
+    # --- Parts
+
+    def _weighted(self, terms: Array) -> Array:
+        """s_i * terms_i, and 0 where s_i = 0 even if the term is infinite."""
+        return np.multiply(self.weights, terms, out=np.zeros(self.n_samples), where=self.weights > 0.0)
+
+    def _correlations(self, r: Array) -> Array:
+        """<a_j, r> for all coordinates."""
+        g = np.empty(self.n_coordinates)
+        transposed_product(self.design.columns, r, g[: self.n_features])
+        if self.fit_intercept:
+            g[-1] = np.sum(r)
+        return g
+
+    def _balanced(self, z: Array) -> Array:
+        """Return derivatives u with sum_i s_i u_i = 0: at z plus the best intercept, the larger side scaled down.
+
+        Conjugates are finite at 0, so scaling towards 0 keeps u in their domain.
+        """
+        u = self.derivative(z + _best_shift(self.loss, z, self.y, self.weights))
+        r = self._weighted(u)
+        rising, falling = np.sum(r[r > 0.0]), -np.sum(r[r < 0.0])
+        if rising > falling:
+            u[u > 0.0] *= falling / rising
+        elif falling > rising:
+            u[u < 0.0] *= rising / falling
+        return u
+
+    def _feasible_scales(self, v: Array) -> Array:
+        scales = np.empty(self.n_coordinates)
+        _scales(self.penalty, v, scales)
+        return scales
+
+    @property
+    def _uncertified(self) -> Array:
+        """Features that leave no dual point if their gradient has some sign; that of an empty column is always 0."""
+        signs = np.ones(self.n_coordinates)
+        scales = np.minimum(self._feasible_scales(signs), self._feasible_scales(-signs))
+        return np.flatnonzero((scales == 0.0)[: self.n_features] & (self.norms[: self.n_features] > 0.0))
+
+
+def _vector(name: str, values: ArrayLike, length: int) -> Array:
+    """Check that the values are real and as many as they should be; return them as contiguous float64."""
+    array = np.asarray(values)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must be of shape ({length},), but has shape {array.shape}")
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold real numbers, but has dtype {array.dtype}; encode labels as numbers first")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _refuse(name: str, array: Array, bad: Array, reason: str) -> None:
+    if np.any(bad):
+        at = np.flatnonzero(bad)[0]
+        raise ValueError(f"{name}[{at}] is {array[at]}; {reason}")
+
+
+def _shares(sample_weight: ArrayLike | None, n_samples: int) -> Array:
+    """Weights that sum to one."""
+    if sample_weight is None:
+        return np.full(n_samples, 1.0 / n_samples)
+    weights = _vector("sample_weight", sample_weight, n_samples)
+    bad = ~(np.isfinite(weights) & (weights >= 0.0))
+    _refuse("sample_weight", weights, bad, "weights must be finite and >= 0; a sample of weight 0 is left out")
+    if not np.any(weights):
+        raise ValueError("sample_weight is 0 for every sample; at least one must be positive")
+    weights = weights / np.max(weights)  # first, so that the sum cannot overflow
+    return np.asarray(weights / np.sum(weights))
+
+
+def _readonly(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+# --- Kernels: the generics, for all samples or all coordinates
+
+
+@jit
+def _squared_norms(lines: Any, weights: Any, out: Any) -> None:
+    for j in range(n_lines(lines)):
+        out[j] = squared_norm(lines, j, weights)
+
+
+@jit
+def _weighted_values(loss: Any, z: Any, y: Any, weights: Any, out: Any) -> None:
+    for i in range(y.size):  # a sample of weight 0 is not even looked at: its loss may overflow
+        out[i] = weights[i] * losses.value(loss, z[i], y[i]) if weights[i] > 0.0 else 0.0
+
+
+@jit
+def _derivatives(loss: Any, z: Any, y: Any, out: Any) -> None:
+    for i in range(y.size):
+        out[i] = losses.derivative(loss, z[i], y[i])
+
+
+@jit
+def _weighted_fenchel_young(loss: Any, z: Any, u: Any, y: Any, weights: Any, out: Any) -> None:
+    for i in range(y.size):
+        out[i] = 0.0
+        if weights[i] > 0.0:
+            out[i] = weights[i] * (losses.value(loss, z[i], y[i]) + losses.conjugate(loss, u[i], y[i]) - u[i] * z[i])
+
+
+@jit
+def _penalties(reg: Any, x: Any, out: Any) -> None:
+    for j in range(x.size):
+        out[j] = penalty(reg, j, x[j])
+
+
+@jit
+def _penalty_fenchel_young(reg: Any, x: Any, v: Any, out: Any) -> None:
+    for j in range(x.size):
+        out[j] = penalty(reg, j, x[j]) + penalty_conjugate(reg, j, v[j]) - x[j] * v[j]
+
+
+@jit
+def _scales(reg: Any, v: Any, out: Any) -> None:
+    for j in range(v.size):
+        out[j] = feasible_scale(reg, j, v[j])
+
+
+@jit
+def _magnitudes(reg: Any, x: Any, g: Any, out: Any) -> None:
+    for j in range(x.size):
+        out[j] = abs(min_subgradient(reg, j, x[j], g[j]))
+
+
+@jit
+def _best_shift(loss: Any, z: Any, y: Any, weights: Any) -> Any:
+    """Find the b that minimises sum_i s_i loss(z_i + b, y_i), by Newton's method within a bracket.
+
+    Where the loss falls for ever (logistic, with one class only), the search ends far out, where it is flat.
+    """
+    lower, upper, b = -math.inf, math.inf, 0.0
+    for _ in range(100):
+        slope, curvature, size = 0.0, 0.0, 0.0
+        for i in range(y.size):
+            if weights[i] > 0.0:
+                u = losses.derivative(loss, z[i] + b, y[i])
+                slope += weights[i] * u
+                size += weights[i] * abs(u)
+                curvature += weights[i] * losses.second_derivative(loss, z[i] + b, y[i])
+        if abs(slope) <= 2.0**-52 * math.sqrt(y.size) * size:  # zero, as far as rounding lets the sum tell
+            break
+        if slope > 0.0:
+            upper = b
+        else:
+            lower = b
+        if upper - lower == math.inf:  # the minimiser is at least the first step away, then go on in ever larger steps
+            b = 4.0 * b if b != 0.0 else -slope / losses.smoothness(loss)
+            continue
+        middle = 0.5 * (lower + upper)
+        newton = b - slope / curvature if curvature > 0.0 else middle
+        b = newton if lower < newton < upper else middle
+    return b
