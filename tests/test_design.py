@@ -99,6 +99,9 @@ def test_every_form_of_a_matrix_is_the_same_design(made, dtype):
             assert array.flags.c_contiguous
             assert array.flags.aligned
             assert array.dtype.kind in "uf"
+        if design.is_sparse:
+            assert lines.indices.dtype == (np.uint64 if made == "int64 indices" else np.uint32)
+            assert lines.starts.dtype == np.uint64
 
 
 @pytest.mark.parametrize("made", [name for name in MADE if name != "list"])

@@ -200,6 +200,18 @@ def test_gap_with_intercept_survives_separable_classes_and_one_class_by_weight(l
             assert certificate.dual_objective <= problem.objective([0.4, 0.0])
 
 
+@each_loss
+@given(st.lists(st.floats(-800, 800), min_size=6, max_size=6), st.floats(-800, 800))
+def test_the_dual_point_does_not_depend_on_the_intercept_and_has_mean_zero(loss, z, shift):
+    problem = Problem(np.eye(6), [-1, -1, 1, 1, 1, 1], loss, L2(0.1), [1, 2, 1, 3, 1, 1], fit_intercept=True)
+    one, other = problem._balanced(np.array(z)), problem._balanced(np.array(z) + shift)
+    for u in (one, other):
+        assert abs(problem.weights @ u) <= 4e-16 * (problem.weights @ abs(u))
+    x = np.append(z, 0.0)
+    duals = [problem.duality_gap(x + np.append(np.zeros(6), b)).dual_objective for b in (0.0, shift)]
+    assert duals[0] == pytest.approx(duals[1], rel=1e-9, abs=1e-9 * problem.objective(x))
+
+
 def test_gap_keeps_its_digits_when_targets_are_far_from_zero():
     X, y = data(seed=8, loss=Squared())
     near = Problem(X, y, "squared", L1(0.05), fit_intercept=True)
@@ -277,7 +289,7 @@ def test_a_row_of_weight_zero_may_hold_anything_finite():
     assert wild.alpha_max() == plain.alpha_max()
 
 
-@given(st.floats(1e-300, 1e300))
+@given(st.floats(1e-300, 5e307))
 def test_only_ratios_of_weights_matter(factor):
     X, y = data(seed=13, loss=Squared())
     weights = np.linspace(0.0, 3.0, y.size)
@@ -409,10 +421,13 @@ def test_alpha_max_needs_an_l1_penalty_that_holds_everything():
     weights[5] = 0.0
     with pytest.raises(ValueError, match="alpha_max does not exist: feature 5 has no L1 penalty and its gradient"):
         Problem(X, y, regularizer=L1(1.0, weights=weights)).alpha_max()
-    X[:, 5] = 1.0  # with an intercept its gradient is 0, but for rounding
-    constant = Problem(X, y, regularizer=L1(1.0, weights=weights), fit_intercept=True)
-    X[:, 5] = 0.0
-    assert constant.alpha_max() == Problem(X, y, regularizer=L1(1.0), fit_intercept=True).alpha_max()
+    empty = X.copy()
+    empty[:, 5] = 0.0
+    for constant in np.linspace(0.1, 30.0, 20):  # with an intercept its gradient is 0, but for rounding
+        X[:, 5] = constant
+        problem = Problem(X, y, regularizer=L1(1.0, weights=weights), fit_intercept=True)
+        without = Problem(empty, y, regularizer=L1(1.0), fit_intercept=True)
+        assert problem.alpha_max() == without.alpha_max()
 
 
 # --- The object

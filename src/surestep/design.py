@@ -375,8 +375,7 @@ def _of_dense(X: Array) -> tuple[Dense, bool]:
 def _of_sparse(X: Any) -> tuple[Sparse, bool]:
     by_column = X.format != "csr"
     kind = scipy.sparse.csc_array if by_column else scipy.sparse.csr_array
-    # A new object around the same arrays: SciPy notes on an object what it found out about it.
-    X = kind((X.data, X.indices, X.indptr), shape=X.shape) if X.format in ("csc", "csr") else kind(X)
+    X = kind(X)  # a new object around the same arrays: SciPy notes on an object what it finds out about it
     try:
         X.check_format(full_check=True)  # kernels trust the indices
     except ValueError as error:

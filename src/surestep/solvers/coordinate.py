@@ -100,8 +100,8 @@ def coordinate_descent(
     track_optimal : bool
         Also record the value of the optimal sampling in the trace (``optimal_value_ratio``).
     check_bounds : bool
-        Compare every bound with the true gradient after every step, and raise `BoundViolationError` at the first that does
-        not hold. Slow: for trackers under development.
+        Compare every bound with the true gradient after every step, and raise `BoundViolationError` at the first that
+        does not hold. Slow: for trackers under development.
 
     Returns
     -------
