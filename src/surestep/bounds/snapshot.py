@@ -72,7 +72,8 @@ def _(tracker, i, before, after, weight):
         old, new = before - tracker.reference[i], after - tracker.reference[i]
         old, new = old * old / weight, new * new / weight
         tracker.totals[SQUARED] += new - old
-        tracker.totals[SQUARED_ERROR] += 8.0 * EPS * (new + old)
+        # This very addition may lose half an ulp of the sum, which may be far larger than its terms.
+        tracker.totals[SQUARED_ERROR] += EPS * (8.0 * (new + old) + abs(tracker.totals[SQUARED]))
 
 
 @stepped.register(Snapshot)
@@ -83,7 +84,6 @@ def _(tracker, j, step):
     if step.change <= 0.0 or not tracker.one_sided:
         totals[FALL] += step.distance
     totals[ROUNDING] += step.rounding + EPS * (totals[RISE] + totals[FALL])
-    totals[SQUARED_ERROR] += EPS * abs(totals[SQUARED])
     totals[DISTANCE] = np.sqrt(max(totals[SQUARED], 0.0) + totals[SQUARED_ERROR])
     tracker.centre[j] = step.gradient
     tracker.rise[j], tracker.fall[j] = totals[RISE], totals[FALL]

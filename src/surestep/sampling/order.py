@@ -1,13 +1,13 @@
 """Weighted items in the order of a key, with sums over any range of keys in O(log n).
 
-Items lie in buckets of a few dozen; each bucket spans a range of keys, and a binary tree over the buckets holds, for
-each of its nodes, the weight of the items below it, their mean key and their spread:
+Items lie in buckets of a dozen or two; each bucket spans a range of keys, and a binary tree over the buckets holds, for
+each of its nodes, sums over the items below it, relative to a key at the left end of the node, its pivot:
 
-    mass = sum w_i,     mean = sum w_i k_i / mass,     spread = sum w_i (k_i - mean)^2 .
+    mass = sum w_i,     first = sum w_i (k_i - pivot),     second = sum w_i (k_i - pivot)^2 .
 
 From these the sums of w (k + s) and w (k + s)^2 follow for any offset s as sums of non-negative terms, so nothing is
-lost by cancellation however far the offset has moved. A query adds up whole nodes and looks at the members of the one
-bucket that the end of its range cuts through: it is exact.
+lost by cancellation however far the offset has moved. A query adds up whole nodes and looks at the members of the
+buckets that the ends of its range cut through: it is exact.
 
 Items belong to classes; a class has its own buckets, side by side with those of the others under one tree.
 """
@@ -21,80 +21,75 @@ from numpy.typing import NDArray
 
 from surestep._jit import jit
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Array = NDArray[np.float64]
 
 # Items a bucket holds when it is made, which is also the size of the chunks that its members are stored in.
-FILL = 32
+FILL = 16
 
-# Places in `Order.counters`: first free chunk, members looked at beyond a bucket's worth, insertions; since the last build.
-FREE, EXTRA, INSERTED = 0, 1, 2
+# Places in `Order.state`: the first free chunk; members looked at beyond a bucket's worth, and insertions, since the last
+# build; then, for each class, its first bucket, and the bucket after the last.
+FREE, EXTRA, INSERTED, FIRST = 0, 1, 2, 3
 
-MASS, MEAN, SPREAD = 0, 1, 2
+ITEM = np.dtype([("weight", "f8"), ("key", "f8"), ("kind", "i8"), ("bucket", "i8"), ("slot", "i8")])
+SLOT = np.dtype([("key", "f8"), ("weight", "f8"), ("item", "i8")])
+BUCKET = np.dtype([("edge", "f8"), ("least", "f8"), ("greatest", "f8"), ("head", "i8"), ("count", "i8")])
+NODE = np.dtype([("mass", "f8"), ("first", "f8"), ("second", "f8"), ("pivot", "f8")])
 
 
 class Order(NamedTuple):
-    """The arrays of the structure. Item i is in slot ``place[i]`` of bucket ``bucket[i]``; -1 if it is not there."""
+    """The arrays of the structure: few, because Numba hands every one of them over in every call.
 
-    weight: Array
-    key: Array
-    kind: Integers  # class of each item
-    place: Integers
-    bucket: Integers
-    slot_key: Array
-    slot_weight: Array
-    slot_item: Integers
-    following: Integers  # next chunk of the same bucket, or of the free list
-    head: Integers  # first chunk of each bucket, the only one that may not be full
-    count: Integers
-    least: Array  # no key of the bucket is below this, none above ``greatest``
-    greatest: Array
-    edge: Array  # keys of bucket b lie between edge[b - 1] and edge[b]
-    first: Integers  # class k owns the buckets first[k] to first[k + 1]
-    tree: Array
-    counters: Integers
+    Attributes
+    ----------
+    items : array of ITEM
+        Weight, key and class of each item, and where it is; bucket -1 if it is not there.
+    slots : array of SLOT
+        Chunks of FILL members each.
+    chunks : array of int
+        The next chunk of the same bucket, or of the free list; -1 at the end.
+    buckets : array of BUCKET
+        The keys of bucket b lie between the edges of b - 1 and b, and between ``least`` and ``greatest``. ``head`` is its
+        first chunk, the only one that may not be full.
+    nodes : array of NODE
+        The tree: children of node j are 2j and 2j + 1, leaves are in the second half.
+    state : array of int
+    """
+
+    items: Any
+    slots: Any
+    chunks: Integers
+    buckets: Any
+    nodes: Any
+    state: Integers
 
 
 def make_order(weight: Array, n_classes: int) -> Order:
     """Make room for all items; none is there yet."""
     n = weight.size
     n_buckets = 2 * (n // FILL) + 4 * n_classes
-    n_leaves = 1 << (n_buckets - 1).bit_length()
     n_chunks = n // FILL + n_buckets + 1
-
-    def integers(size: int) -> Integers:
-        return np.full(size, -1, np.int64)
-
     order = Order(
-        weight=weight,
-        key=np.zeros(n),
-        kind=np.zeros(n, np.int64),
-        place=integers(n),
-        bucket=integers(n),
-        slot_key=np.zeros(n_chunks * FILL),
-        slot_weight=np.zeros(n_chunks * FILL),
-        slot_item=integers(n_chunks * FILL),
-        following=integers(n_chunks),
-        head=integers(n_buckets),
-        count=np.zeros(n_buckets, np.int64),
-        least=np.zeros(n_buckets),
-        greatest=np.zeros(n_buckets),
-        edge=np.zeros(n_buckets),
-        first=np.zeros(n_classes + 1, np.int64),
-        tree=np.zeros((2 * n_leaves, 3)),
-        counters=np.zeros(3, np.int64),
+        items=np.zeros(n, ITEM),
+        slots=np.zeros(n_chunks * FILL, SLOT),
+        chunks=np.zeros(n_chunks, np.int64),
+        buckets=np.zeros(n_buckets, BUCKET),
+        nodes=np.zeros(2 << (n_buckets - 1).bit_length(), NODE),
+        state=np.zeros(FIRST + n_classes + 1, np.int64),
     )
-    build(order, integers(n), np.zeros(n_classes), np.zeros(n_classes))
+    order.items["weight"] = weight
+    build(order, np.full(n, -1), np.zeros(n_classes))
     return order
 
 
 @jit
 def bucket_of(order: Order, kind: int, key: float) -> int:
     """Return the first bucket of a class whose edge is not below the key. All buckets before it lie below the key."""
-    low, high = order.first[kind], order.first[kind + 1] - 1
+    buckets = order.buckets
+    low, high = order.state[FIRST + kind], order.state[FIRST + kind + 1] - 1
     while low < high:
         middle = (low + high) >> 1
-        if order.edge[middle] < key:
+        if buckets[middle]["edge"] < key:
             low = middle + 1
         else:
             high = middle
@@ -102,251 +97,333 @@ def bucket_of(order: Order, kind: int, key: float) -> int:
 
 
 @jit
-def _merge(order: Order, node: int) -> None:
-    """Combine the two children of a node."""
-    tree, left, right = order.tree, 2 * node, 2 * node + 1
-    a, b = tree[left, MASS], tree[right, MASS]
-    if b == 0.0:
-        tree[node, MASS], tree[node, MEAN], tree[node, SPREAD] = a, tree[left, MEAN], tree[left, SPREAD]
-    elif a == 0.0:
-        tree[node, MASS], tree[node, MEAN], tree[node, SPREAD] = b, tree[right, MEAN], tree[right, SPREAD]
-    else:
-        mass = a + b
-        apart = tree[right, MEAN] - tree[left, MEAN]
-        share = b / mass
-        tree[node, MASS] = mass
-        # Infinite keys make sums infinite, never NaN: they are beyond the end of every range.
-        tree[node, MEAN] = tree[left, MEAN] + apart * share if apart < np.inf else np.inf
-        tree[node, SPREAD] = tree[left, SPREAD] + tree[right, SPREAD] + apart * apart * a * share
+def _adjust(order: Order, b: int, weight: float, key: float) -> None:
+    """Add a weight at a key to the leaf of a bucket and to all nodes above it; the weight is negative to take it away.
 
-
-@jit
-def _sum_bucket(order: Order, b: int) -> None:
-    """Compute the leaf of a bucket from its members."""
-    mass = first = 0.0
-    chunk, end = order.head[b], order.count[b]
-    size = (end - 1) % FILL + 1  # members in the first chunk
-    origin = order.least[b] if order.least[b] > -np.inf else order.greatest[b]
-    while chunk >= 0:
-        for slot in range(chunk * FILL, chunk * FILL + size):
-            mass += order.slot_weight[slot]
-            first += order.slot_weight[slot] * (order.slot_key[slot] - origin)
-        chunk, size = order.following[chunk], FILL
-    leaf = order.tree.shape[0] // 2 + b
-    order.tree[leaf, MASS] = mass
-    if mass == 0.0 or order.greatest[b] == np.inf:
-        order.tree[leaf, MEAN] = order.greatest[b]
-        order.tree[leaf, SPREAD] = 0.0
-        return
-    mean = origin + first / mass
-    spread = 0.0
-    chunk, size = order.head[b], (end - 1) % FILL + 1
-    while chunk >= 0:
-        for slot in range(chunk * FILL, chunk * FILL + size):
-            apart = order.slot_key[slot] - mean
-            spread += order.slot_weight[slot] * apart * apart
-        chunk, size = order.following[chunk], FILL
-    order.tree[leaf, MEAN], order.tree[leaf, SPREAD] = mean, spread
-
-
-@jit
-def _update(order: Order, b: int) -> None:
-    """Bring the leaf of a bucket and all nodes above it up to date."""
-    _sum_bucket(order, b)
-    order.counters[EXTRA] += max(order.count[b] - FILL, 0)
-    node = (order.tree.shape[0] // 2 + b) >> 1
-    while node >= 1:
-        _merge(order, node)
-        node >>= 1
+    Of infinite keys only the weight counts: they are beyond the end of every range.
+    """
+    nodes = order.nodes
+    finite = key < np.inf
+    j = nodes.size // 2 + b
+    while j >= 1:
+        node = nodes[j]
+        apart = key - node["pivot"] if finite else 0.0
+        node["mass"] += weight
+        node["first"] += weight * apart
+        node["second"] += weight * apart * apart
+        j >>= 1
 
 
 @jit
 def _append(order: Order, i: int, b: int) -> None:
     """Put an item into a bucket, without touching the tree."""
-    chunk, size = order.head[b], order.count[b] % FILL
-    if size == 0:  # all chunks are full, or there is none
-        fresh = order.counters[FREE]
-        order.counters[FREE] = order.following[fresh]
-        order.following[fresh] = chunk
-        order.head[b] = chunk = fresh
-    slot = chunk * FILL + size
-    key = order.key[i]
-    order.slot_key[slot], order.slot_weight[slot], order.slot_item[slot] = key, order.weight[i], i
-    order.place[i], order.bucket[i] = slot, b
-    if order.count[b] == 0:
-        order.least[b] = order.greatest[b] = key
-    else:
-        order.least[b], order.greatest[b] = min(order.least[b], key), max(order.greatest[b], key)
-    order.count[b] += 1
+    item, bucket = order.items[i], order.buckets[b]
+    count = bucket["count"]
+    if count % FILL == 0:  # all chunks are full, or there is none
+        chunk = order.state[FREE]
+        order.state[FREE] = order.chunks[chunk]
+        order.chunks[chunk] = bucket["head"]
+        bucket["head"] = chunk
+    key = item["key"]
+    s = bucket["head"] * FILL + count % FILL
+    slot = order.slots[s]
+    slot["key"], slot["weight"], slot["item"] = key, item["weight"], i
+    item["slot"], item["bucket"] = s, b
+    bucket["least"] = min(bucket["least"], key) if count > 0 else key
+    bucket["greatest"] = max(bucket["greatest"], key) if count > 0 else key
+    bucket["count"] = count + 1
 
 
 @jit
 def insert(order: Order, i: int, kind: int, key: float) -> None:
-    """Add an item that is not there."""
-    order.key[i], order.kind[i] = key, kind
+    """Add an item that is not there. Cost O(log n)."""
+    item = order.items[i]
+    item["key"], item["kind"] = key, kind
     b = bucket_of(order, kind, key)
     _append(order, i, b)
-    _update(order, b)
-    order.counters[INSERTED] += 1
+    _adjust(order, b, item["weight"], key)
+    order.state[INSERTED] += 1
 
 
 @jit
 def remove(order: Order, i: int) -> None:
-    """Take an item out, if it is there: the last member of the bucket fills its place."""
-    b = order.bucket[i]
+    """Take an item out, if it is there: the last member of the bucket fills its place. Cost O(log n)."""
+    item = order.items[i]
+    b = item["bucket"]
     if b < 0:
         return
-    chunk = order.head[b]
-    last = chunk * FILL + (order.count[b] - 1) % FILL
-    slot, other = order.place[i], order.slot_item[last]
-    order.slot_key[slot], order.slot_weight[slot] = order.slot_key[last], order.slot_weight[last]
-    order.slot_item[slot], order.place[other] = other, slot
-    order.place[i] = order.bucket[i] = -1
-    order.count[b] -= 1
-    if order.count[b] % FILL == 0:
-        order.head[b] = order.following[chunk]
-        order.following[chunk] = order.counters[FREE]
-        order.counters[FREE] = chunk
-    _update(order, b)
+    bucket = order.buckets[b]
+    chunk = bucket["head"]
+    hole, last = order.slots[item["slot"]], order.slots[chunk * FILL + (bucket["count"] - 1) % FILL]
+    order.items[last["item"]]["slot"] = item["slot"]
+    hole["key"], hole["weight"], hole["item"] = last["key"], last["weight"], last["item"]
+    item["slot"], item["bucket"] = -1, -1
+    bucket["count"] -= 1
+    if bucket["count"] % FILL == 0:
+        bucket["head"] = order.chunks[chunk]
+        order.chunks[chunk] = order.state[FREE]
+        order.state[FREE] = chunk
+    _adjust(order, b, -item["weight"], item["key"])
 
 
 @jit
-def _range_of_bucket(order: Order, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
+def _sums_in_bucket(order: Order, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the members of one bucket with low < k < high."""
+    slots, bucket = order.slots, order.buckets[b]
     zeroth = first = second = 0.0
-    chunk, size = order.head[b], (order.count[b] - 1) % FILL + 1
+    chunk, size = bucket["head"], (bucket["count"] - 1) % FILL + 1
     while chunk >= 0:
-        for slot in range(chunk * FILL, chunk * FILL + size):
-            key = order.slot_key[slot]
-            inside = (key > low) & (key < high)
-            weight = order.slot_weight[slot] if inside else 0.0
-            shifted = key + offset if inside else 0.0
-            zeroth += weight
-            first += weight * shifted
-            second += weight * shifted * shifted
-        chunk, size = order.following[chunk], FILL
-    order.counters[EXTRA] += max(order.count[b] - FILL, 0)
+        for s in range(chunk * FILL, chunk * FILL + size):
+            key = slots[s]["key"]
+            if low < key < high:
+                weight, shifted = slots[s]["weight"], key + offset
+                zeroth += weight
+                first += weight * shifted
+                second += weight * shifted * shifted
+        chunk, size = order.chunks[chunk], FILL
+    order.state[EXTRA] += max(bucket["count"] - FILL, 0)
     return zeroth, first, second
+
+
+@jit
+def _sums_in_node(nodes: Any, j: int, offset: float) -> tuple[float, float, float]:
+    """Sums of w, w (k + s) and w (k + s)^2 over all items below a node."""
+    node = nodes[j]
+    pivot = node["pivot"] + offset
+    first = node["first"] + node["mass"] * pivot
+    return node["mass"], first, node["second"] + pivot * (node["first"] + first)
 
 
 @jit
 def range_sums(order: Order, kind: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the items of a class with low < k < high; s is the offset."""
+    nodes = order.nodes
     begin, end = bucket_of(order, kind, low), bucket_of(order, kind, high)
-    zeroth, first, second = _range_of_bucket(order, begin, low, high, offset)
-    if begin == end:
-        return zeroth, first, second
-    a, b, c = _range_of_bucket(order, end, low, high, offset)
-    zeroth, first, second = zeroth + a, first + b, second + c
-    tree = order.tree
-    left, right = begin + 1 + tree.shape[0] // 2, end + tree.shape[0] // 2
+    zeroth, first, second = _sums_in_bucket(order, end, low, high, offset)
+    if begin < end and order.buckets[begin]["least"] <= low:
+        a, b, c = _sums_in_bucket(order, begin, low, high, offset)
+        zeroth, first, second = zeroth + a, first + b, second + c
+        begin += 1
+    left, right = begin + nodes.size // 2, end + nodes.size // 2
     while left < right:
         if left & 1:
-            if tree[left, MASS] > 0.0:
-                mean = tree[left, MEAN] + offset
-                zeroth += tree[left, MASS]
-                first += tree[left, MASS] * mean
-                second += tree[left, MASS] * mean * mean + tree[left, SPREAD]
+            a, b, c = _sums_in_node(nodes, left, offset)
+            zeroth, first, second = zeroth + a, first + b, second + c
             left += 1
         if right & 1:
             right -= 1
-            if tree[right, MASS] > 0.0:
-                mean = tree[right, MEAN] + offset
-                zeroth += tree[right, MASS]
-                first += tree[right, MASS] * mean
-                second += tree[right, MASS] * mean * mean + tree[right, SPREAD]
+            a, b, c = _sums_in_node(nodes, right, offset)
+            zeroth, first, second = zeroth + a, first + b, second + c
         left >>= 1
         right >>= 1
     return zeroth, first, second
 
 
 @jit
+def _mass_in_bucket(order: Order, b: int, low: float) -> float:
+    """Sum of w over the members of one bucket with k >= low."""
+    slots, bucket = order.slots, order.buckets[b]
+    total = 0.0
+    chunk, size = bucket["head"], (bucket["count"] - 1) % FILL + 1
+    while chunk >= 0:
+        for s in range(chunk * FILL, chunk * FILL + size):
+            if slots[s]["key"] >= low:
+                total += slots[s]["weight"]
+        chunk, size = order.chunks[chunk], FILL
+    return total
+
+
+@jit
 def mass_from(order: Order, kind: int, low: float) -> float:
     """Sum of w over the items of a class with k >= low, infinite keys among them."""
-    begin, end = bucket_of(order, kind, low), order.first[kind + 1]
-    total = 0.0
-    chunk, size = order.head[begin], (order.count[begin] - 1) % FILL + 1
-    while chunk >= 0:
-        for slot in range(chunk * FILL, chunk * FILL + size):
-            total += order.slot_weight[slot] if order.slot_key[slot] >= low else 0.0
-        chunk, size = order.following[chunk], FILL
-    left, right = begin + 1 + order.tree.shape[0] // 2, end + order.tree.shape[0] // 2
+    nodes = order.nodes
+    begin, end = bucket_of(order, kind, low), order.state[FIRST + kind + 1]
+    total = _mass_in_bucket(order, begin, low)
+    left, right = begin + 1 + nodes.size // 2, end + nodes.size // 2
     while left < right:
         if left & 1:
-            total += order.tree[left, MASS]
+            total += nodes[left]["mass"]
             left += 1
         if right & 1:
             right -= 1
-            total += order.tree[right, MASS]
+            total += nodes[right]["mass"]
         left >>= 1
         right >>= 1
     return total
 
 
 @jit
-def _node_weight(order: Order, node: int, offset: float, by_key: bool) -> float:
-    mass = order.tree[node, MASS]
-    return mass * (order.tree[node, MEAN] + offset) if (by_key and mass > 0.0) else mass
+def _node_weight(nodes: Any, j: int, offset: float, by_key: bool) -> float:
+    node = nodes[j]
+    return abs(node["first"] + node["mass"] * (node["pivot"] + offset)) if by_key else node["mass"]
+
+
+@jit
+def _pick_in_bucket(
+    order: Order, b: int, low: float, high: float, offset: float, by_key: bool, target: float
+) -> tuple[int, float, bool]:
+    """Return the member where the sum passes ``target`` (or the last one met), what is left of it, and whether it did."""
+    slots = order.slots
+    found = -1
+    chunk, size = order.buckets[b]["head"], (order.buckets[b]["count"] - 1) % FILL + 1
+    while chunk >= 0:
+        for s in range(chunk * FILL, chunk * FILL + size):
+            key = slots[s]["key"]
+            if (low < key < high) if by_key else key >= low:
+                found = slots[s]["item"]
+                target -= slots[s]["weight"] * abs(key + offset) if by_key else slots[s]["weight"]
+                if target < 0.0:
+                    return found, target, True
+        chunk, size = order.chunks[chunk], FILL
+    return found, target, False
+
+
+@jit
+def _pick_below(order: Order, j: int, offset: float, by_key: bool, target: float) -> int:
+    """Return the item where the sum over all items below a node passes ``target``; -1 if rounding leads astray."""
+    nodes = order.nodes
+    half = nodes.size // 2
+    while j < half:
+        j *= 2
+        weight = _node_weight(nodes, j, offset, by_key)
+        if target >= weight:
+            target -= weight
+            j += 1
+    return _pick_in_bucket(order, j - half, -np.inf, np.inf, offset, by_key, target)[0]
 
 
 @jit
 def pick(order: Order, kind: int, low: float, high: float, offset: float, by_key: bool, target: float) -> int:
-    """Return the item at which the running sum passes ``target``.
+    """Return the item at which a running sum passes ``target``.
 
-    The sum runs over the items of a class with low < k < high, if ``by_key`` of w (k + s), else over low <= k of w.
-    What rounding leaves at the end goes to the last item met; -1 if there is none.
+    The sum runs over the items of a class: if ``by_key``, of w |k + s| over low < k < high, a range where k + s does
+    not change its sign; else of w over low <= k. Returns -1 if rounding leads to where there is none: draw again.
     """
-    begin, end = bucket_of(order, kind, low), bucket_of(order, kind, high)
-    found = -1
-    b = begin
-    while b <= end:
-        if b == begin or b == end or found == -2:
-            found_here = -1
-            chunk, size = order.head[b], (order.count[b] - 1) % FILL + 1
-            while chunk >= 0:
-                for slot in range(chunk * FILL, chunk * FILL + size):
-                    key = order.slot_key[slot]
-                    if (key > low and key < high) if by_key else key >= low:
-                        found_here = order.slot_item[slot]
-                        target -= order.slot_weight[slot] * (key + offset) if by_key else order.slot_weight[slot]
-                        if target < 0.0:
-                            return found_here
-                chunk, size = order.following[chunk], FILL
-            if found_here >= 0:
-                found = found_here
-        b += 1
-        if begin < b < end:
-            # Skip whole subtrees from here on; stop in front of the bucket where the sum passes the target.
-            half = order.tree.shape[0] // 2
-            node = b + half
-            while True:
-                while node & 1 == 0:
-                    node >>= 1
-                weight = _node_weight(order, node, offset, by_key)
-                if target < weight or _last_leaf(node, half) >= end + half:
-                    if node >= half:
-                        break
-                    node *= 2
-                    while node < half or (target >= _node_weight(order, node, offset, by_key) and node - half < end):
-                        weight = _node_weight(order, node, offset, by_key)
-                        if target < weight or _last_leaf(node, half) >= end + half:
-                            if node >= half:
-                                break
-                            node *= 2
-                        else:
-                            target -= weight
-                            node += 1
-                    break
-                target -= weight
-                node += 1
-            b = node - half
-            found = -2 if found < 0 else found
-    return found
+    nodes = order.nodes
+    begin = bucket_of(order, kind, low)
+    end = bucket_of(order, kind, high) if by_key else order.state[FIRST + kind + 1] - 1
+    found, target, passed = _pick_in_bucket(order, begin, low, high, offset, by_key, target)
+    if passed or begin == end:
+        return found
+    found, target, passed = _pick_in_bucket(order, end, low, high, offset, by_key, target)
+    if passed:
+        return found
+    left, right = begin + 1 + nodes.size // 2, end + nodes.size // 2
+    while left < right:
+        if left & 1:
+            weight = _node_weight(nodes, left, offset, by_key)
+            if target < weight:
+                return _pick_below(order, left, offset, by_key, target)
+            target -= weight
+            left += 1
+        if right & 1:
+            right -= 1
+            weight = _node_weight(nodes, right, offset, by_key)
+            if target < weight:
+                return _pick_below(order, right, offset, by_key, target)
+            target -= weight
+        left >>= 1
+        right >>= 1
+    return -1
 
 
 @jit
-def _last_leaf(node: int, half: int) -> int:
-    """Return the last leaf below a node."""
-    while node < half:
-        node = 2 * node + 1
-    return node
+def build(order: Order, kind: Integers, width: Array) -> None:
+    """Lay all items out anew by their keys; ``kind`` is the class of each, -1 for those that are not there.
+
+    Each bucket gets FILL items. Keys to come are expected at 0 and further and further to the left of it, about FILL of
+    them in every ``width`` of their class: finer edges are prepared there. Cost O(n log n).
+    """
+    items, state, n_classes = order.items, order.state, width.size
+    for b in range(order.buckets.size):
+        order.buckets[b]["head"], order.buckets[b]["count"], order.buckets[b]["least"] = -1, 0, np.inf
+    for chunk in range(order.chunks.size):
+        order.chunks[chunk] = chunk + 1
+    order.chunks[order.chunks.size - 1] = -1
+    state[FREE] = state[EXTRA] = state[INSERTED] = 0
+    total = 0
+    for i in range(kind.size):
+        items[i]["bucket"], items[i]["kind"] = -1, kind[i]
+        total += kind[i] >= 0
+    spare = order.buckets.size - total // FILL - 2 * n_classes
+    b = 0
+    for k in range(n_classes):
+        members, keys = _sorted_members(items, k)
+        n_extra = (spare * (members.size + 1)) // (total + n_classes) if width[k] > 0.0 else 0
+        state[FIRST + k] = b
+        b = _lay_out(order, members, keys, width[k], n_extra, b)
+    state[FIRST + n_classes] = b
+    _sum_nodes(order)
+
+
+@jit
+def _sum_nodes(order: Order) -> None:
+    """Compute all nodes from the members of the buckets."""
+    nodes, half = order.nodes, order.nodes.size // 2
+    for b in range(half):
+        node = nodes[half + b]
+        node["pivot"] = 0.0
+        if b < order.buckets.size:
+            bucket = order.buckets[b]
+            # The first bucket of a class has no edge to its left.
+            before = order.buckets[b - 1]["edge"] if b > 0 else np.inf
+            node["pivot"] = before if before < np.inf else (bucket["least"] if bucket["least"] < np.inf else 0.0)
+            _, node["first"], node["second"] = _sums_in_bucket(order, b, -np.inf, np.inf, -node["pivot"])
+            node["mass"] = _mass_in_bucket(order, b, -np.inf)
+        else:
+            node["mass"] = node["first"] = node["second"] = 0.0
+    for j in range(half - 1, 0, -1):
+        node, left, right = nodes[j], nodes[2 * j], nodes[2 * j + 1]
+        node["pivot"] = left["pivot"]
+        node["mass"], node["first"], node["second"] = left["mass"], left["first"], left["second"]
+        mass, first, second = _sums_in_node(nodes, 2 * j + 1, -node["pivot"])
+        node["mass"] += mass
+        node["first"] += first
+        node["second"] += second
+
+
+@jit
+def _sorted_members(items: Any, kind: int) -> tuple[Integers, Array]:
+    """Return the items of a class by their keys, and the keys; infinite ones need no sorting and come last."""
+    n_finite = n = 0
+    for i in range(items.size):
+        if items[i]["kind"] == kind:
+            n += 1
+            n_finite += items[i]["key"] < np.inf
+    members, keys = np.empty(n, np.int64), np.full(n, np.inf)
+    a, z = 0, n_finite
+    for i in range(items.size):
+        if items[i]["kind"] == kind:
+            if items[i]["key"] < np.inf:
+                members[a], keys[a] = i, items[i]["key"]
+                a += 1
+            else:
+                members[z] = i
+                z += 1
+    rank = np.argsort(keys[:n_finite])
+    members[:n_finite], keys[:n_finite] = members[:n_finite][rank], keys[:n_finite][rank]
+    return members, keys
+
+
+@jit
+def _lay_out(order: Order, members: Integers, keys: Array, width: float, n_extra: int, b: int) -> int:
+    """Fill the buckets of one class from ``b`` on with its sorted members; return the bucket after the last.
+
+    Edges are at the last of every FILL members, and at -n_extra * width, ..., -2 * width, -width.
+    """
+    buckets, extra = order.buckets, n_extra
+    for m in range(members.size):
+        while extra > 0 and -extra * width < keys[m]:
+            buckets[b]["edge"] = -extra * width
+            b += 1
+            extra -= 1
+        if buckets[b]["count"] >= FILL:
+            buckets[b]["edge"] = keys[m - 1]
+            b += 1
+        _append(order, members[m], b)
+    while extra > 0:
+        buckets[b]["edge"] = -extra * width
+        b += 1
+        extra -= 1
+    buckets[b]["edge"] = np.inf
+    return b + 1

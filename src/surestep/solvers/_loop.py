@@ -122,16 +122,16 @@ def run(
             status = Status.STOPPED
         if status is not None:
             break
-        n_epochs = min(trace_every, max_epochs - epoch)
+        next_epoch = min(trace.n_rows * trace_every, max_epochs)
         begin = time.perf_counter()
         try:
-            improvable = method.advance(n_epochs)
+            improvable = method.advance(next_epoch - epoch)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             break
         finally:
             seconds += time.perf_counter() - begin
-        epoch += n_epochs
+        epoch = next_epoch
     # The last point is the best one unless steps were not monotone or the run was cut short.
     x = best if status in (Status.INTERRUPTED, Status.DIVERGED) or not status.success else method.x
     return _result(problem, x, status, target, trace, epoch, method.n_steps, seconds)

@@ -130,6 +130,8 @@ def coordinate_descent(
         raise ValueError(f"max_epochs must not be negative, got {max_epochs}")
     if not trace_every > 0.0:
         raise ValueError(f"trace_every must be positive, got {trace_every}")
+    if max_epochs == trace_every == np.inf:
+        raise ValueError("trace_every and max_epochs must not both be infinite: the run would never look up")
     method = CoordinateDescent(problem, sampling, step, bounds, smoothness, _start(problem, warm_start), random_state)
     method.track_optimal, method.check_bounds = track_optimal, check_bounds
     return run(method, problem, max_epochs=max_epochs, tol=tol, callbacks=callbacks, trace_every=trace_every)
@@ -183,6 +185,7 @@ class CoordinateDescent:
             if problem.penalty.l1[j] > 0.0 or problem.penalty.l2[j] > 0.0:
                 x[j] = 0.0
         self.smoothness = np.where(L > 0.0, L.max(), 0.0) if curvature == "constant" else L
+        self.smoothness.flags.writeable = False  # as that of the problem is, so that one kernel serves both
         self.total = float(self.smoothness.sum())
         self.rng = np.random.default_rng(random_state)
         self.tracker = _tracker(sampling, bounds, problem)
@@ -192,6 +195,7 @@ class CoordinateDescent:
         n = problem.n_coordinates
         z = problem.predictor(x)
         self.state = State(x, z, problem.residual(z), np.zeros(n), np.zeros(n), np.zeros(2))
+        self._epochs = 0.0
         self._chunk, self._next_refresh = 64, 0
         self._mean_value = np.nan
 
@@ -208,7 +212,8 @@ class CoordinateDescent:
     def advance(self, n_epochs: float) -> bool:
         """Do some epochs; False says that every coordinate is certified optimal."""
         begin, self.state.sums[1] = self.n_steps, 0.0
-        end = begin + max(1, round(n_epochs * self.active.size))
+        self._epochs += n_epochs
+        end = round(self._epochs * self.active.size)  # of all epochs so far: parts of an epoch add up
         improvable = self.active.size > 0
         while improvable and self.n_steps < end:
             if self.n_steps >= self._next_refresh:
@@ -263,12 +268,13 @@ class CoordinateDescent:
             return
         state, problem = self.state, self.problem
         state.z[:] = problem.predictor(state.x)
-        u = problem.derivative(state.z)
+        u = np.where(problem.weights > 0.0, problem.derivative(state.z), 0.0)
         state.r[:] = problem.weights * u
         gradient = np.empty(problem.n_coordinates)
         transposed_product(problem.columns, state.r, gradient)
-        norm = float(np.sqrt(problem.weights @ (u * u)))
-        moved = float(np.abs(state.x) @ problem.norms)
+        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges is reported by `run`
+            norm = float(np.sqrt(problem.weights @ (u * u)))
+            moved = float(np.abs(state.x) @ problem.norms)
         rounding = self.rounding.per_distance * norm + self.rounding.per_move * moved
         refresh(self.tracker, Point(state.x, state.r, gradient, norm, rounding))
 
@@ -280,8 +286,8 @@ class CoordinateDescent:
         if wrong.size:
             j = wrong[0]
             raise BoundViolationError(
-                f"after step {self.n_steps} the bounds of coordinate {j}, [{lo[j]!r}, {hi[j]!r}], do not contain its "
-                f"gradient entry {gradient[j]!r} ({wrong.size} of {gradient.size} coordinates are wrong)"
+                f"after step {self.n_steps} the bounds of coordinate {j}, [{lo[j]}, {hi[j]}], do not contain its "
+                f"gradient entry {gradient[j]} ({wrong.size} of {gradient.size} coordinates are wrong)"
             )
 
 
@@ -341,7 +347,7 @@ def move(
         weight = data.weights[row]
         state.z[row] += change * value
         before = state.r[row]
-        after = weight * losses.derivative(loss, state.z[row], data.y[row])
+        after = weight * losses.derivative(loss, state.z[row], data.y[row]) if weight > 0.0 else 0.0
         state.r[row] = after
         gradient += value * after
         if weight > 0.0:
@@ -403,7 +409,7 @@ def _sampler(sampling: Any, smoothness: Array, active: NDArray[np.int64]) -> tup
         return sampling, float(smoothness.sum())
     _check_choice("sampling", sampling, SAMPLINGS)
     total, largest = float(smoothness.sum()), float(smoothness.max())
-    if sampling in ("safe", "optimal"):
+    if sampling in ("safe", "optimal") or active.size == 0:  # with empty columns only nothing is ever drawn
         return make_safe(smoothness), total
     if sampling == "importance":
         return make_fixed(smoothness / total, total), total
