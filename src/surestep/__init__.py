@@ -17,6 +17,7 @@ from surestep.sampling.distribution import importance_sampling as importance_sam
 from surestep.sampling.distribution import optimal_sampling as optimal_sampling
 from surestep.sampling.distribution import safe_sampling as safe_sampling
 from surestep.sampling.distribution import uniform_sampling as uniform_sampling
+from surestep.sampling.incremental import SafeSampler as SafeSampler
 from surestep.sampling.progress import progress_model as progress_model
 from surestep.sampling.progress import progress_stepsize as progress_stepsize
 from surestep.solvers._loop import Progress as Progress

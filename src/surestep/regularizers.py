@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surestep._jit import generic
+from surestep._jit import generic, jit
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -277,6 +277,15 @@ def min_subgradient(reg: Any, j: Any, x: Any, g: Any) -> Any:
 
 
 @generic
+def signed_distance(reg: Any, j: Any, x: Any, g: Any) -> Any:
+    """How far g lies outside the range where coordinate j is optimal at x; negative inside, by the distance to its end.
+
+    max(signed_distance, 0) is abs(min_subgradient). It changes by no more than g does, so that minus its value is how
+    far g may drift before coordinate j is no longer certified optimal.
+    """
+
+
+@generic
 def magnitude_bounds(reg: Any, j: Any, x: Any, lo: Any, hi: Any) -> Any:
     """Range (l, u) of abs(min_subgradient(reg, j, x, g)) over lo <= g <= hi, which may be infinite.
 
@@ -306,8 +315,9 @@ def _(reg, j, v, step):
     return min(max(x, reg.lower[j]), reg.upper[j])
 
 
-@min_subgradient.register(Separable)
-def _(reg, j, x, g):
+@jit
+def _subdifferential(reg: Separable, j: int, x: float, g: float) -> tuple[float, float]:
+    """Ends of the interval g + subdifferential of psi_j at x."""
     smooth = g + reg.l2[j] * x
     least = smooth + reg.l1[j] if x > 0.0 else smooth - reg.l1[j]
     greatest = smooth - reg.l1[j] if x < 0.0 else smooth + reg.l1[j]
@@ -315,6 +325,18 @@ def _(reg, j, x, g):
         least = -math.inf
     if x >= reg.upper[j]:
         greatest = math.inf
+    return least, greatest
+
+
+@signed_distance.register(Separable)
+def _(reg, j, x, g):
+    least, greatest = _subdifferential(reg, j, x, g)
+    return max(least, -greatest)
+
+
+@min_subgradient.register(Separable)
+def _(reg, j, x, g):
+    least, greatest = _subdifferential(reg, j, x, g)
     if least > 0.0:
         return least
     if greatest < 0.0:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.bounds.tracker import EPS, Point, changed, interval, refresh, stepped
+from surestep.bounds.tracker import EPS, Point, changed, interval, needs_gradient, refresh, stepped
 from surestep.design import add, entry, n_entries, transposed_product
 
 Array = NDArray[np.float64]
@@ -122,6 +122,16 @@ def _(tracker, j):
 def _(tracker, j):
     radius = tracker.norms[j] * tracker.totals[ROUNDING]
     return tracker.gradient[j] - radius, tracker.gradient[j] + radius
+
+
+@needs_gradient.register(Cooccurrence)
+def _(tracker):
+    return True
+
+
+@needs_gradient.register(Gram)
+def _(tracker):
+    return True
 
 
 @refresh.register(Cooccurrence)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.bounds.tracker import EPS, changed, interval, refresh, stepped
+from surestep.bounds.tracker import EPS, changed, interval, needs_gradient, refresh, stepped
 
 Array = NDArray[np.float64]
 
@@ -88,6 +88,11 @@ def _(tracker, j, step):
     tracker.centre[j] = step.gradient
     tracker.rise[j], tracker.fall[j] = totals[RISE], totals[FALL]
     tracker.reach[j] = totals[DISTANCE]
+
+
+@needs_gradient.register(Snapshot)
+def _(tracker):
+    return True
 
 
 @refresh.register(Snapshot)

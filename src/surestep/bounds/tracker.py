@@ -6,7 +6,8 @@ contains it whatever steps are taken. It is a NamedTuple of arrays with these fu
     interval(tracker, j)                    the interval (lo, hi) now
     stepped(tracker, j, step)               coordinate j has been moved, or looked at; see `Step` for what is known
     changed(tracker, i, before, after, s)   optional: entry i of r has changed; s is the weight of sample i
-    refresh(tracker, point)                 optional: now and then the whole gradient, see `Point`; not compiled
+    refresh(tracker, point)                 optional: the whole gradient at the start, see `Point`; not compiled
+    needs_gradient(tracker)                 optional: whether to do so again every epoch
 
 Pass an instance as ``bounds`` to a solver. With ``check_bounds=True`` the solver compares every interval with the true
 gradient after every step, and names the first one that is wrong.
@@ -79,6 +80,16 @@ def refresh(tracker: Any, point: Any) -> Any:
 @refresh.register(tuple)
 def _(tracker, point):
     pass
+
+
+@generic
+def needs_gradient(tracker: Any) -> Any:
+    """Whether `refresh` wants a new gradient every epoch; all get one at the start."""
+
+
+@needs_gradient.register(tuple)
+def _(tracker):
+    return False
 
 
 class NoBounds(NamedTuple):

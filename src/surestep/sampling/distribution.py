@@ -251,3 +251,10 @@ def as_vector(name: str, values: Any) -> Array:
     if vector.size == 0:
         raise ValueError(f"{name} is empty")
     return vector
+
+
+def check_entries(name: str, vector: Array, valid: NDArray[np.bool_], rule: str) -> None:
+    """Raise a ValueError that names the first entry that is not valid."""
+    if not valid.all():
+        i = int(np.argmin(valid))
+        raise ValueError(f"{name}[{i}] is {vector[i]}; it {rule}")

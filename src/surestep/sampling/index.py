@@ -23,7 +23,6 @@ from surestep.sampling.order import (
     EXTRA,
     FILL,
     INSERTED,
-    Order,
     build,
     insert,
     make_order,
@@ -42,32 +41,43 @@ _LEVEL_ACCURACY = 1e-13
 
 # A build costs about as much as looking at this many members of buckets, for each of its items.
 _BUILD_COST = 200
-_FEWEST_INSERTIONS = 1024
+_FEWEST_INSERTIONS = 256
+_INSERTIONS_PER_ITEM = 2
 
 # offset: drift since the last build. The others belong to the solution: sqrt(L) c summed over the coordinates at their
 # upper bound, over those at their lower bound; L summed over those whose upper bound is not below the level.
 CLASS = np.dtype([("offset", "f8"), ("at_upper", "f8"), ("at_lower", "f8"), ("above", "f8")])
 
-# Places in `Index.found`: whether the solution is up to date; the level (0 where no lower bound is positive); the sum of
-# all sqrt(L) c (there: of all L); the value; and, not of the solution, the insertions after which a build is due.
+# Places in `Index.found`: whether the solution is up to date; the level (0 where no lower bound is positive); the sum
+# of all sqrt(L) c (there: of all L); the value; and, not of the solution, the insertions after which a build is due.
 FRESH, LEVEL, TOTAL, VALUE, PATIENCE = 0, 1, 2, 3, 4
 
 
 class Index(NamedTuple):
-    """Bounds of all coordinates, and the solution for them."""
+    """Bounds of all n coordinates, and the solution for them.
 
-    upper: Order
-    lower: Order
+    One `Order` holds both: item i is the upper bound of coordinate i, item n + i its lower bound; of K classes of
+    coordinates, k is that of the upper bounds in class k and K + k that of the lower bounds. The first six fields are
+    those of an `Order`, and its functions take an `Index` in its place.
+    """
+
+    items: Any
+    slots: Any
+    chunks: Integers
+    buckets: Any
+    nodes: Any
+    state: Integers
     classes: Any
     found: Array
 
 
 def make_index(smoothness: Array, kind: Integers, n_classes: int) -> Index:
     """Know nothing: bounds are 0 and infinity. Coordinates with L_i = 0 are left out."""
-    upper, lower = make_order(smoothness, n_classes), make_order(smoothness, n_classes)
-    upper.items["key"] = np.inf
-    build(upper, np.where(smoothness > 0.0, kind, -1), np.zeros(n_classes))
-    return Index(upper, lower, np.zeros(n_classes, CLASS), np.array([0.0, 0.0, 0.0, 0.0, _FEWEST_INSERTIONS]))
+    order = make_order(np.concatenate([smoothness, smoothness]), 2 * n_classes)
+    order.items["key"] = np.inf
+    none = np.full(smoothness.size, -1)
+    build(order, np.concatenate([np.where(smoothness > 0.0, kind, -1), none]), np.zeros(2 * n_classes))
+    return Index(*order, np.zeros(n_classes, CLASS), np.array([0.0, 0.0, 0.0, 0.0, _FEWEST_INSERTIONS]))
 
 
 @jit
@@ -81,43 +91,62 @@ def drift(index: Index, kind: int, amount: float) -> None:
 def place(index: Index, i: int, kind: int, low: float, high: float) -> None:
     """Set the bounds of coordinate i, in normalised units, as of now.
 
-    A negative ``high`` says that the coordinate is certified to be zero, and stays so until its class has drifted by that
-    much; ``low`` may be negative alike.
+    A negative ``high`` says that the coordinate is certified to be zero, and stays so until its class has drifted by
+    that much (for ever, if it is -inf); ``low`` may be negative alike.
     """
+    n, n_classes = index.items.size // 2, index.classes.size
     offset = index.classes[kind]["offset"]
-    remove(index.upper, i)
-    insert(index.upper, i, kind, high - offset)
-    remove(index.lower, i)
+    remove(index, i)
+    remove(index, n + i)
+    if high > -np.inf:
+        insert(index, i, kind, high - offset)
     if low > -np.inf:
-        insert(index.lower, i, kind, -low - offset)
+        insert(index, n + i, n_classes + kind, -low - offset)
     index.found[FRESH] = 0.0
-    inserted = max(index.upper.state[INSERTED], index.lower.state[INSERTED])
-    extra = index.upper.state[EXTRA] + index.lower.state[EXTRA]
-    if inserted >= index.found[PATIENCE] or extra > _BUILD_COST * index.upper.items.size:
+    if index.state[INSERTED] >= index.found[PATIENCE] or index.state[EXTRA] > _BUILD_COST * n:
         rebuild(index)
 
 
 @jit
 def rebuild(index: Index) -> None:
-    """Lay both orders out anew, with keys relative to the present offsets. Cost O(n log n), after O(n) insertions."""
-    n_finite = 0
-    kind, width = np.empty(index.upper.items.size, np.int64), np.empty(index.classes.size)
-    for side in range(2):
-        order = index.upper if side == 0 else index.lower
-        for i in range(kind.size):
-            item = order.items[i]
-            kind[i] = -1
-            if item["bucket"] >= 0:
-                kind[i] = item["kind"]
-                item["key"] += index.classes[kind[i]]["offset"]
-                n_finite += side == 0 and item["key"] < np.inf
-        # The next keys go as far, in as many insertions, as they went since the last time.
-        for k in range(width.size):
-            width[k] = abs(index.classes[k]["offset"]) * FILL / max(order.state[INSERTED], 1)
-        build(order, kind, width)
+    """Lay the order out anew, with keys relative to the present offsets. Cost O(n log n), after O(n) insertions."""
+    n_classes, n_finite = index.classes.size, 0
+    kind, width = np.empty(index.items.size, np.int64), np.empty(2 * n_classes)
+    for i in range(kind.size):
+        item = index.items[i]
+        kind[i] = -1
+        if item["bucket"] >= 0:
+            kind[i] = item["kind"]
+            item["key"] += index.classes[kind[i] % n_classes]["offset"]
+            n_finite += item["key"] < np.inf
+    # The next keys go as far, in as many insertions, as they went since the last time; half of them were upper bounds.
     for k in range(width.size):
+        width[k] = abs(index.classes[k % n_classes]["offset"]) * (2 * FILL) / max(index.state[INSERTED], 1)
+    build(index, kind, width)
+    for k in range(n_classes):
         index.classes[k]["offset"] = 0.0
-    index.found[PATIENCE] = max(_FEWEST_INSERTIONS, n_finite)
+    index.found[PATIENCE] = max(_FEWEST_INSERTIONS, _INSERTIONS_PER_ITEM * n_finite)
+
+
+@jit
+def refill(index: Index, kind: Integers, low: Array, high: Array) -> None:
+    """Set the bounds of all coordinates at once; one whose ``high`` is -inf is left out for good. Cost O(n log n)."""
+    n = kind.size
+    present = np.full(2 * n, -1, np.int64)
+    for i in range(n):
+        if high[i] > -np.inf:
+            index.items[i]["key"], present[i] = high[i], kind[i]
+            if low[i] > -np.inf:
+                index.items[n + i]["key"], present[n + i] = -low[i], index.classes.size + kind[i]
+    width = np.empty(2 * index.classes.size)
+    for k in range(width.size):
+        # As many insertions to come as there were since the last build, and as far.
+        width[k] = abs(index.classes[k % index.classes.size]["offset"]) * (2 * FILL) / max(index.state[INSERTED], 1)
+    build(index, present, width)
+    for k in range(index.classes.size):
+        index.classes[k]["offset"] = 0.0
+    index.found[FRESH] = 0.0
+    index.found[PATIENCE] = max(_FEWEST_INSERTIONS, _INSERTIONS_PER_ITEM * 2 * n)
 
 
 @jit
@@ -126,8 +155,8 @@ def _clipped_sums(index: Index, level: float) -> tuple[float, float, float]:
     first = second = mass = 0.0
     for k in range(index.classes.size):
         offset = index.classes[k]["offset"]
-        _, a, b = range_sums(index.upper, k, -offset, level - offset, offset)
-        w, c, d = range_sums(index.lower, k, -np.inf, -level - offset, offset)
+        _, a, b = range_sums(index, k, -offset, level - offset, offset)
+        w, c, d = range_sums(index, index.classes.size + k, -np.inf, -level - offset, offset)
         index.classes[k]["at_upper"], index.classes[k]["at_lower"] = a, -c
         first += a - c
         second += b + d
@@ -139,7 +168,7 @@ def _clipped_sums(index: Index, level: float) -> tuple[float, float, float]:
 def _least_key(index: Index, kind: int, level: float) -> float:
     """Return the smallest key of an upper bound that is not below the level, and not zero."""
     offset = index.classes[kind]["offset"]
-    return level - offset if level > 0.0 else np.nextafter(-offset, np.inf)
+    return float(level - offset if level > 0.0 else np.nextafter(-offset, np.inf))
 
 
 @jit
@@ -147,7 +176,7 @@ def _mass_above(index: Index, level: float) -> float:
     """Sum of L over the coordinates whose upper bound is not below the level; also by class."""
     total = 0.0
     for k in range(index.classes.size):
-        index.classes[k]["above"] = mass_from(index.upper, k, _least_key(index, k, level))
+        index.classes[k]["above"] = mass_from(index, k, _least_key(index, k, level))
         total += index.classes[k]["above"]
     return total
 
@@ -162,7 +191,7 @@ def solve(index: Index) -> None:
     first = second = 0.0
     for k in range(index.classes.size):
         offset = index.classes[k]["offset"]
-        _, a, b = range_sums(index.lower, k, -np.inf, -offset, offset)
+        _, a, b = range_sums(index, index.classes.size + k, -np.inf, -offset, offset)
         first -= a
         second += b
     if first == 0.0:  # nothing is known from below: importance sampling among those that may move
@@ -203,37 +232,35 @@ def solve(index: Index) -> None:
 @jit
 def normalized_bounds(index: Index, i: int) -> tuple[float, float]:
     """Return (lt_i, ut_i)."""
-    upper, lower = index.upper.items[i], index.lower.items[i]
-    low = high = 0.0
-    if upper["bucket"] >= 0:
-        high = max(upper["key"] + index.classes[upper["kind"]]["offset"], 0.0)
-    if lower["bucket"] >= 0:
-        low = max(-(lower["key"] + index.classes[lower["kind"]]["offset"]), 0.0)
-    return low, high
+    upper, lower = index.items[i], index.items[index.items.size // 2 + i]
+    if upper["bucket"] < 0:
+        return 0.0, 0.0
+    offset = index.classes[upper["kind"]]["offset"]
+    return max(-(lower["key"] + offset), 0.0) if lower["bucket"] >= 0 else 0.0, max(upper["key"] + offset, 0.0)
 
 
 @jit
 def probability(index: Index, i: int) -> float:
     """Return p_i of the present bounds, which must have been solved for."""
     low, high = normalized_bounds(index, i)
-    level, weight = index.found[LEVEL], index.upper.items[i]["weight"]
+    level, weight = index.found[LEVEL], index.items[i]["weight"]
     if level == 0.0:
-        return weight / index.found[TOTAL] if high > 0.0 else 0.0
-    return weight * min(max(level, low), high) / index.found[TOTAL]
+        return float(weight / index.found[TOTAL] if high > 0.0 else 0.0)
+    return float(weight * min(max(level, low), high) / index.found[TOTAL])
 
 
 @jit
 def _is_at_level(index: Index, i: int, level: float) -> bool:
     """Whether coordinate i sits at the level; by the very comparisons of the range queries, to the last bit."""
-    upper, lower = index.upper.items[i], index.lower.items[i]
+    upper, lower = index.items[i], index.items[index.items.size // 2 + i]
     if upper["bucket"] < 0 or upper["key"] < _least_key(index, upper["kind"], level):
         return False
-    return level == 0.0 or lower["bucket"] < 0 or lower["key"] >= -level - index.classes[lower["kind"]]["offset"]
+    return level == 0.0 or lower["bucket"] < 0 or lower["key"] >= -level - index.classes[upper["kind"]]["offset"]
 
 
 @jit
 def _draw_at_level(index: Index, rng: Any) -> int:
-    """Draw a coordinate at the level: one whose upper bound is not below it, by L, rejected if its lower bound is above.
+    """Draw a coordinate at the level, by L: one whose upper bound is not below it, rejected if its lower bound is above.
 
     This group is drawn from only as often as its mass allows, so that there is less than one rejection a step on
     average. A long row of them means that the group is tiny: then it is gone through once, which settles it.
@@ -247,13 +274,13 @@ def _draw_at_level(index: Index, rng: Any) -> int:
         while kind < index.classes.size - 1 and target >= index.classes[kind]["above"]:
             target -= index.classes[kind]["above"]
             kind += 1
-        i = pick(index.upper, kind, _least_key(index, kind, level), np.inf, 0.0, False, target)
+        i = pick(index, kind, _least_key(index, kind, level), np.inf, 0.0, False, target)
         if i >= 0 and _is_at_level(index, i, level):
             return i
     total, best = 0.0, -1
-    for i in range(index.upper.items.size):
+    for i in range(index.items.size // 2):
         if _is_at_level(index, i, level):
-            weight = index.upper.items[i]["weight"]
+            weight = index.items[i]["weight"]
             total += weight
             if rng.random() * total < weight:  # each newcomer takes over with probability L_i / (sum so far)
                 best = i
@@ -261,25 +288,35 @@ def _draw_at_level(index: Index, rng: Any) -> int:
 
 
 @jit
+def _draw_once(index: Index, rng: Any) -> int:
+    """Draw a coordinate; -1 if the draw met with a group that is empty but for rounding."""
+    level, n_classes = index.found[LEVEL], index.classes.size
+    target = rng.random() * index.found[TOTAL]
+    if level > 0.0:
+        for k in range(n_classes):
+            offset, at_upper = index.classes[k]["offset"], index.classes[k]["at_upper"]
+            if target < at_upper:
+                return pick(index, k, -offset, level - offset, offset, True, target)
+            target -= at_upper
+            at_lower = index.classes[k]["at_lower"]
+            if target < at_lower:
+                i = pick(index, n_classes + k, -np.inf, -level - offset, offset, True, target)
+                return i - index.items.size // 2 if i >= 0 else -1
+            target -= at_lower
+    return _draw_at_level(index, rng)
+
+
+@jit
 def draw_from(index: Index, rng: Any) -> int:
     """Draw a coordinate from the safe sampling of the present bounds; -1 if all upper bounds are zero."""
-    solve(index)
-    level, total = index.found[LEVEL], index.found[TOTAL]
-    i = -1
-    while total > 0.0 and i < 0:
-        target = rng.random() * total
-        if level > 0.0:
-            for k in range(index.classes.size):
-                offset, at_upper = index.classes[k]["offset"], index.classes[k]["at_upper"]
-                at_lower = index.classes[k]["at_lower"]
-                if target < at_upper:
-                    i = pick(index.upper, k, -offset, level - offset, offset, True, target)
-                elif target < at_upper + at_lower:
-                    i = pick(index.lower, k, -np.inf, -level - offset, offset, True, target - at_upper)
-                target -= at_upper + at_lower
-                if target < 0.0:
-                    break
-        # None is found where rounding gave an empty group a mass of a few ulp: then it was not meant, and drawn again.
-        if level == 0.0 or target >= 0.0:
-            i = _draw_at_level(index, rng)
-    return i
+    for attempt in range(_REJECTIONS):
+        solve(index)
+        if index.found[TOTAL] == 0.0:
+            return -1
+        i = _draw_once(index, rng)
+        if i >= 0:
+            return i
+        if attempt % 10 == 9:  # so much rounding has gathered in the sums that they point where nothing is
+            rebuild(index)
+            index.found[FRESH] = 0.0
+    return -1

@@ -27,14 +27,14 @@ Array = NDArray[np.float64]
 # Items a bucket holds when it is made, which is also the size of the chunks that its members are stored in.
 FILL = 16
 
-# Places in `Order.state`: the first free chunk; members looked at beyond a bucket's worth, and insertions, since the last
-# build; then, for each class, its first bucket, and the bucket after the last.
+# Places in `Order.state`: the first free chunk; members looked at beyond a bucket's worth, and insertions, since the
+# last build; then, for each class, its first bucket, and the bucket after the last.
 FREE, EXTRA, INSERTED, FIRST = 0, 1, 2, 3
 
 ITEM = np.dtype([("weight", "f8"), ("key", "f8"), ("kind", "i8"), ("bucket", "i8"), ("slot", "i8")])
 SLOT = np.dtype([("key", "f8"), ("weight", "f8"), ("item", "i8")])
 BUCKET = np.dtype([("edge", "f8"), ("least", "f8"), ("greatest", "f8"), ("head", "i8"), ("count", "i8")])
-NODE = np.dtype([("mass", "f8"), ("first", "f8"), ("second", "f8"), ("pivot", "f8")])
+NODE = np.dtype([("mass", "f8"), ("first", "f8"), ("second", "f8"), ("pivot", "f8"), ("count", "i8")])
 
 
 class Order(NamedTuple):
@@ -49,8 +49,8 @@ class Order(NamedTuple):
     chunks : array of int
         The next chunk of the same bucket, or of the free list; -1 at the end.
     buckets : array of BUCKET
-        The keys of bucket b lie between the edges of b - 1 and b, and between ``least`` and ``greatest``. ``head`` is its
-        first chunk, the only one that may not be full.
+        The keys of bucket b lie between the edges of b - 1 and b, and between ``least`` and ``greatest``. ``head`` is
+        its first chunk, the only one that may not be full.
     nodes : array of NODE
         The tree: children of node j are 2j and 2j + 1, leaves are in the second half.
     state : array of int
@@ -83,7 +83,7 @@ def make_order(weight: Array, n_classes: int) -> Order:
 
 
 @jit
-def bucket_of(order: Order, kind: int, key: float) -> int:
+def bucket_of(order: Any, kind: int, key: float) -> int:
     """Return the first bucket of a class whose edge is not below the key. All buckets before it lie below the key."""
     buckets = order.buckets
     low, high = order.state[FIRST + kind], order.state[FIRST + kind + 1] - 1
@@ -93,11 +93,11 @@ def bucket_of(order: Order, kind: int, key: float) -> int:
             low = middle + 1
         else:
             high = middle
-    return low
+    return int(low)
 
 
 @jit
-def _adjust(order: Order, b: int, weight: float, key: float) -> None:
+def _adjust(order: Any, b: int, weight: float, key: float) -> None:
     """Add a weight at a key to the leaf of a bucket and to all nodes above it; the weight is negative to take it away.
 
     Of infinite keys only the weight counts: they are beyond the end of every range.
@@ -111,11 +111,14 @@ def _adjust(order: Order, b: int, weight: float, key: float) -> None:
         node["mass"] += weight
         node["first"] += weight * apart
         node["second"] += weight * apart * apart
+        node["count"] += 1 if weight > 0.0 else -1
+        if node["count"] == 0:  # what rounding has left of the sums goes too
+            node["mass"] = node["first"] = node["second"] = 0.0
         j >>= 1
 
 
 @jit
-def _append(order: Order, i: int, b: int) -> None:
+def _append(order: Any, i: int, b: int) -> None:
     """Put an item into a bucket, without touching the tree."""
     item, bucket = order.items[i], order.buckets[b]
     count = bucket["count"]
@@ -135,7 +138,7 @@ def _append(order: Order, i: int, b: int) -> None:
 
 
 @jit
-def insert(order: Order, i: int, kind: int, key: float) -> None:
+def insert(order: Any, i: int, kind: int, key: float) -> None:
     """Add an item that is not there. Cost O(log n)."""
     item = order.items[i]
     item["key"], item["kind"] = key, kind
@@ -146,7 +149,7 @@ def insert(order: Order, i: int, kind: int, key: float) -> None:
 
 
 @jit
-def remove(order: Order, i: int) -> None:
+def remove(order: Any, i: int) -> None:
     """Take an item out, if it is there: the last member of the bucket fills its place. Cost O(log n)."""
     item = order.items[i]
     b = item["bucket"]
@@ -167,7 +170,7 @@ def remove(order: Order, i: int) -> None:
 
 
 @jit
-def _sums_in_bucket(order: Order, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
+def _sums_in_bucket(order: Any, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the members of one bucket with low < k < high."""
     slots, bucket = order.slots, order.buckets[b]
     zeroth = first = second = 0.0
@@ -195,7 +198,7 @@ def _sums_in_node(nodes: Any, j: int, offset: float) -> tuple[float, float, floa
 
 
 @jit
-def range_sums(order: Order, kind: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
+def range_sums(order: Any, kind: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the items of a class with low < k < high; s is the offset."""
     nodes = order.nodes
     begin, end = bucket_of(order, kind, low), bucket_of(order, kind, high)
@@ -220,7 +223,7 @@ def range_sums(order: Order, kind: int, low: float, high: float, offset: float) 
 
 
 @jit
-def _mass_in_bucket(order: Order, b: int, low: float) -> float:
+def _mass_in_bucket(order: Any, b: int, low: float) -> float:
     """Sum of w over the members of one bucket with k >= low."""
     slots, bucket = order.slots, order.buckets[b]
     total = 0.0
@@ -234,7 +237,7 @@ def _mass_in_bucket(order: Order, b: int, low: float) -> float:
 
 
 @jit
-def mass_from(order: Order, kind: int, low: float) -> float:
+def mass_from(order: Any, kind: int, low: float) -> float:
     """Sum of w over the items of a class with k >= low, infinite keys among them."""
     nodes = order.nodes
     begin, end = bucket_of(order, kind, low), order.state[FIRST + kind + 1]
@@ -255,14 +258,14 @@ def mass_from(order: Order, kind: int, low: float) -> float:
 @jit
 def _node_weight(nodes: Any, j: int, offset: float, by_key: bool) -> float:
     node = nodes[j]
-    return abs(node["first"] + node["mass"] * (node["pivot"] + offset)) if by_key else node["mass"]
+    return float(abs(node["first"] + node["mass"] * (node["pivot"] + offset)) if by_key else node["mass"])
 
 
 @jit
 def _pick_in_bucket(
-    order: Order, b: int, low: float, high: float, offset: float, by_key: bool, target: float
+    order: Any, b: int, low: float, high: float, offset: float, by_key: bool, target: float
 ) -> tuple[int, float, bool]:
-    """Return the member where the sum passes ``target`` (or the last one met), what is left of it, and whether it did."""
+    """Return the member where the sum passes ``target`` (or the last one met), what is left, and whether it passed."""
     slots = order.slots
     found = -1
     chunk, size = order.buckets[b]["head"], (order.buckets[b]["count"] - 1) % FILL + 1
@@ -279,7 +282,7 @@ def _pick_in_bucket(
 
 
 @jit
-def _pick_below(order: Order, j: int, offset: float, by_key: bool, target: float) -> int:
+def _pick_below(order: Any, j: int, offset: float, by_key: bool, target: float) -> int:
     """Return the item where the sum over all items below a node passes ``target``; -1 if rounding leads astray."""
     nodes = order.nodes
     half = nodes.size // 2
@@ -293,7 +296,7 @@ def _pick_below(order: Order, j: int, offset: float, by_key: bool, target: float
 
 
 @jit
-def pick(order: Order, kind: int, low: float, high: float, offset: float, by_key: bool, target: float) -> int:
+def pick(order: Any, kind: int, low: float, high: float, offset: float, by_key: bool, target: float) -> int:
     """Return the item at which a running sum passes ``target``.
 
     The sum runs over the items of a class: if ``by_key``, of w |k + s| over low < k < high, a range where k + s does
@@ -328,7 +331,7 @@ def pick(order: Order, kind: int, low: float, high: float, offset: float, by_key
 
 
 @jit
-def build(order: Order, kind: Integers, width: Array) -> None:
+def build(order: Any, kind: Integers, width: Array) -> None:
     """Lay all items out anew by their keys; ``kind`` is the class of each, -1 for those that are not there.
 
     Each bucket gets FILL items. Keys to come are expected at 0 and further and further to the left of it, about FILL of
@@ -357,7 +360,7 @@ def build(order: Order, kind: Integers, width: Array) -> None:
 
 
 @jit
-def _sum_nodes(order: Order) -> None:
+def _sum_nodes(order: Any) -> None:
     """Compute all nodes from the members of the buckets."""
     nodes, half = order.nodes, order.nodes.size // 2
     for b in range(half):
@@ -369,12 +372,13 @@ def _sum_nodes(order: Order) -> None:
             before = order.buckets[b - 1]["edge"] if b > 0 else np.inf
             node["pivot"] = before if before < np.inf else (bucket["least"] if bucket["least"] < np.inf else 0.0)
             _, node["first"], node["second"] = _sums_in_bucket(order, b, -np.inf, np.inf, -node["pivot"])
-            node["mass"] = _mass_in_bucket(order, b, -np.inf)
+            node["mass"], node["count"] = _mass_in_bucket(order, b, -np.inf), bucket["count"]
         else:
             node["mass"] = node["first"] = node["second"] = 0.0
+            node["count"] = 0
     for j in range(half - 1, 0, -1):
         node, left, right = nodes[j], nodes[2 * j], nodes[2 * j + 1]
-        node["pivot"] = left["pivot"]
+        node["pivot"], node["count"] = left["pivot"], left["count"] + right["count"]
         node["mass"], node["first"], node["second"] = left["mass"], left["first"], left["second"]
         mass, first, second = _sums_in_node(nodes, 2 * j + 1, -node["pivot"])
         node["mass"] += mass
@@ -406,7 +410,7 @@ def _sorted_members(items: Any, kind: int) -> tuple[Integers, Array]:
 
 
 @jit
-def _lay_out(order: Order, members: Integers, keys: Array, width: float, n_extra: int, b: int) -> int:
+def _lay_out(order: Any, members: Integers, keys: Array, width: float, n_extra: int, b: int) -> int:
     """Fill the buckets of one class from ``b`` on with its sorted members; return the bucket after the last.
 
     Edges are at the last of every FILL members, and at -n_extra * width, ..., -2 * width, -width.

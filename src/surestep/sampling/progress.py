@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from surestep.sampling.distribution import as_vector
+from surestep.sampling.distribution import as_vector, check_entries
 
 
 def progress_model(probabilities: ArrayLike, gradient: ArrayLike, smoothness: ArrayLike | None = None) -> float:
@@ -60,9 +60,9 @@ def _model(probabilities: ArrayLike, gradient: ArrayLike, smoothness: ArrayLike 
     for name, vector in (("gradient", c), ("smoothness", curvature)):
         if vector.size != p.size:
             raise ValueError(f"{name} has {vector.size} entries, probabilities has {p.size}; they must be as many")
-    _check("probabilities", p, (p >= 0.0) & (p <= 1.0 + 1e-6), "it must be between 0 and 1")
-    _check("gradient", c, np.isfinite(c), "it must be finite")
-    _check("smoothness", curvature, (curvature > 0.0) & (curvature < np.inf), "it must be positive and finite")
+    check_entries("probabilities", p, (p >= 0.0) & (p <= 1.0 + 1e-6), "must be between 0 and 1")
+    check_entries("gradient", c, np.isfinite(c), "must be finite")
+    check_entries("smoothness", curvature, (curvature > 0.0) & np.isfinite(curvature), "must be positive and finite")
     if abs(p.sum() - 1.0) > 1e-6:
         raise ValueError(f"probabilities sum to {p.sum()}; they must sum to 1")
     exponent = int(np.frexp(np.abs(c).max())[1])
@@ -70,9 +70,3 @@ def _model(probabilities: ArrayLike, gradient: ArrayLike, smoothness: ArrayLike 
     c, p, curvature = np.ldexp(c[moving], -exponent), p[moving], curvature[moving]
     with np.errstate(divide="ignore", over="ignore"):
         return float(c @ c), float(np.sum(curvature / p * c * c)), exponent
-
-
-def _check(name: str, vector: NDArray[np.float64], valid: NDArray[np.bool_], rule: str) -> None:
-    if not valid.all():
-        i = int(np.argmin(valid))
-        raise ValueError(f"{name}[{i}] is {vector[i]}; {rule}")

@@ -38,6 +38,16 @@ def _(sampler):
     return True
 
 
+@generic
+def observe(sampler: Any, tracker: Any, penalty: Any, j: Any, x: Any, step: Any) -> Any:
+    """Take note of a step on coordinate j, which is now at x; `surestep.bounds.tracker.Step` says what is known."""
+
+
+@observe.register(tuple)
+def _(sampler, tracker, penalty, j, x, step):
+    pass
+
+
 class Fixed(NamedTuple):
     """A distribution that never changes, drawn from in O(1) by Walker's alias method.
 

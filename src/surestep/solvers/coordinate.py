@@ -13,6 +13,9 @@ from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.choose import lengths, make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
+from surestep.bounds.indexed import Indexed, make_indexed, restart
+from surestep.bounds.path import Path
+from surestep.bounds.snapshot import Snapshot
 from surestep.bounds.tracker import (
     EPS,
     NoBounds,
@@ -21,6 +24,7 @@ from surestep.bounds.tracker import (
     changed,
     fill_intervals,
     fill_magnitudes,
+    needs_gradient,
     refresh,
     stepped,
 )
@@ -28,7 +32,7 @@ from surestep.design import dot, entry, n_entries, transposed_product
 from surestep.problem import Problem
 from surestep.regularizers import prox
 from surestep.sampling.distribution import optimal_sampling
-from surestep.sampling.samplers import Cyclic, Greedy, draw, looks_at_bounds, make_fixed, make_safe
+from surestep.sampling.samplers import Cyclic, Greedy, draw, looks_at_bounds, make_fixed, make_safe, observe
 from surestep.solvers._loop import Callback, run
 from surestep.trace import Result
 
@@ -37,6 +41,9 @@ Array = NDArray[np.float64]
 SAMPLINGS = ("safe", "optimal", "importance", "uniform", "cyclic", "greedy")
 STEPS = ("adaptive", "fixed", "exact")
 CURVATURES = ("coordinate", "constant")
+
+# So few coordinates are looked at one by one in less time than an index takes.
+_FEW = 256
 
 
 class BoundViolationError(RuntimeError):
@@ -189,7 +196,7 @@ class CoordinateDescent:
         self.total = float(self.smoothness.sum())
         self.rng = np.random.default_rng(random_state)
         self.tracker = _tracker(sampling, bounds, problem)
-        self.sampler, fixed_value = _sampler(sampling, self.smoothness, self.active)
+        self.sampler, fixed_value = _sampler(sampling, self.smoothness, self.active, self.tracker)
         self.rule = Rule(step == "exact", fixed_value if step == "fixed" else 0.0)
         self.rounding = _rounding(problem)
         n = problem.n_coordinates
@@ -217,7 +224,8 @@ class CoordinateDescent:
         improvable = self.active.size > 0
         while improvable and self.n_steps < end:
             if self.n_steps >= self._next_refresh:
-                self._refresh()
+                if self.n_steps == 0 or needs_gradient(self.tracker):
+                    self._refresh()
                 self._next_refresh = self.n_steps + self.active.size
             n_steps = min(self._chunk, end - self.n_steps, self._next_refresh - self.n_steps)
             improvable = self._steps(1 if self.check_bounds else n_steps)
@@ -276,7 +284,10 @@ class CoordinateDescent:
             norm = float(np.sqrt(problem.weights @ (u * u)))
             moved = float(np.abs(state.x) @ problem.norms)
         rounding = self.rounding.per_distance * norm + self.rounding.per_move * moved
-        refresh(self.tracker, Point(state.x, state.r, gradient, norm, rounding))
+        point = Point(state.x, state.r, gradient, norm, rounding)
+        refresh(self.tracker, point)
+        if isinstance(self.sampler, Indexed):
+            restart(self.sampler, self.tracker, problem.penalty, point)
 
     def _check_bounds(self) -> None:
         gradient = self.problem.gradient(self.state.x)
@@ -326,10 +337,12 @@ def descend(
         gradient = dot(columns, i, state.r)
         change = prox(penalty, i, state.x[i] - gamma * gradient, gamma) - state.x[i]
         if change == 0.0:
-            stepped(tracker, i, Step(gradient, 0.0, 0.0, 0.0))
+            step = Step(gradient, 0.0, 0.0, 0.0)
         else:
             state.x[i] += change
-            stepped(tracker, i, move(columns, loss, data, tracker, rounding, state, i, change))
+            step = move(columns, loss, data, tracker, rounding, state, i, change)
+        stepped(tracker, i, step)
+        observe(sampler, tracker, penalty, i, state.x[i], step)
         state.sums[0] += 1.0
         state.sums[1] += value
     return True
@@ -403,12 +416,14 @@ def _tracker(sampling: Any, bounds: Any, problem: Problem) -> Any:
     return make_tracker(bounds, problem)
 
 
-def _sampler(sampling: Any, smoothness: Array, active: NDArray[np.int64]) -> tuple[Any, float]:
+def _sampler(sampling: Any, smoothness: Array, active: NDArray[np.int64], tracker: Any) -> tuple[Any, float]:
     """Return the sampler and the v of its fixed steps."""
     if isinstance(sampling, tuple):
         return sampling, float(smoothness.sum())
     _check_choice("sampling", sampling, SAMPLINGS)
     total, largest = float(smoothness.sum()), float(smoothness.max())
+    if sampling == "safe" and isinstance(tracker, Path | Snapshot) and active.size > _FEW:
+        return make_indexed(smoothness, tracker.norms), total
     if sampling in ("safe", "optimal") or active.size == 0:  # with empty columns only nothing is ever drawn
         return make_safe(smoothness), total
     if sampling == "importance":
