@@ -260,7 +260,7 @@ def _is_at_level(index: Index, i: int, level: float) -> bool:
 
 @jit
 def _draw_at_level(index: Index, rng: Any) -> int:
-    """Draw a coordinate at the level, by L: one whose upper bound is not below it, rejected if its lower bound is above.
+    """Draw a coordinate at the level, by L: one whose upper bound is not below, rejected if its lower bound is above.
 
     This group is drawn from only as often as its mass allows, so that there is less than one rejection a step on
     average. A long row of them means that the group is tiny: then it is gone through once, which settles it.
