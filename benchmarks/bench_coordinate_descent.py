@@ -49,7 +49,8 @@ def _cell(found: float, fixed: float) -> str:
 
 
 def main(strengths: tuple[float, ...] = (0.1, 0.01, 0.001)) -> None:
-    print(f"Epochs to relative suboptimality {TARGETS[0]:g} / {TARGETS[1]:g}, and their ratio to importance sampling\n")
+    print(f"Epochs to relative suboptimality {TARGETS[0]:g} and {TARGETS[1]:g}, and the ratio to importance sampling")
+    print("(one seed; seeds differ by about 5 %)\n")
     for name, (X, y) in named().items():
         for penalty in (ss.L1, ss.L2):
             for strength in strengths:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.bounds.tracker import EPS, interval, refresh, stepped
+from surestep._jit import jit
+from surestep.bounds.tracker import EPS, Step, interval, refresh, stepped
 
 Array = NDArray[np.float64]
 
@@ -65,15 +66,21 @@ def _(tracker, j):
     return centre - norm * down, centre + norm * up
 
 
-@stepped.register(Path)
-def _(tracker, j, step):
-    totals = tracker.totals
-    if step.change >= 0.0 or not tracker.one_sided:
+@jit
+def walk(totals: Array, step: Step, one_sided: bool) -> None:
+    """Add a step to the length of the path."""
+    if step.change >= 0.0 or not one_sided:
         totals[RISE] += step.distance
-    if step.change <= 0.0 or not tracker.one_sided:
+    if step.change <= 0.0 or not one_sided:
         totals[FALL] += step.distance
     # The totals are sums of ever more terms: each addition may lose half an ulp.
     totals[ROUNDING] += step.rounding + EPS * (totals[RISE] + totals[FALL])
+
+
+@stepped.register(Path)
+def _(tracker, j, step):
+    totals = tracker.totals
+    walk(totals, step, tracker.one_sided)
     tracker.centre[j] = step.gradient
     tracker.rise[j], tracker.fall[j] = totals[RISE], totals[FALL]
 

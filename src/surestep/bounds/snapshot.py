@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surestep.bounds.path import FALL, RISE, ROUNDING, walk
 from surestep.bounds.tracker import EPS, changed, interval, needs_gradient, refresh, stepped
 
 Array = NDArray[np.float64]
 
-# Places in `Snapshot.totals`.
-RISE, FALL, ROUNDING, SQUARED, SQUARED_ERROR, DISTANCE = range(6)
+# Places in `Snapshot.totals`, behind those of a path.
+SQUARED, SQUARED_ERROR, DISTANCE = 3, 4, 5
 
 
 class Snapshot(NamedTuple):
@@ -79,11 +80,7 @@ def _(tracker, i, before, after, weight):
 @stepped.register(Snapshot)
 def _(tracker, j, step):
     totals = tracker.totals
-    if step.change >= 0.0 or not tracker.one_sided:
-        totals[RISE] += step.distance
-    if step.change <= 0.0 or not tracker.one_sided:
-        totals[FALL] += step.distance
-    totals[ROUNDING] += step.rounding + EPS * (totals[RISE] + totals[FALL])
+    walk(totals, step, tracker.one_sided)
     totals[DISTANCE] = np.sqrt(max(totals[SQUARED], 0.0) + totals[SQUARED_ERROR])
     tracker.centre[j] = step.gradient
     tracker.rise[j], tracker.fall[j] = totals[RISE], totals[FALL]

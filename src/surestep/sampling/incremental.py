@@ -149,7 +149,7 @@ class SafeSampler:
         )
         rates = self._rates[self._kind[indices]] * self._roots[indices]
         with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(rates > 0.0, (high - low) / (2.0 * rates), np.inf)
+            room = np.where((rates > 0.0) & (high > -np.inf), (high - low) / (2.0 * rates), np.inf)
         self._nearest = max(self._nearest, self._travelled - float(np.min(room, initial=np.inf)))
 
     def widen(self, amount: float) -> None:
@@ -165,8 +165,8 @@ class SafeSampler:
         """
         if not 0.0 <= amount < np.inf:
             raise ValueError(f"amount must be finite and not negative, got {amount}")
-        if self._travelled - amount < self._nearest * (1.0 - 1e-12) - 1e-300:
-            room = self._travelled - self._nearest
+        room = max(self._travelled - self._nearest, 0.0)
+        if amount > room + 1e-12 * self._travelled:  # `_travelled` is a sum, and rounded
             raise ValueError(f"amount is {amount}, but bounds can be narrowed by {room} at most: then they meet")
         self._drift(-amount)
 

@@ -39,6 +39,10 @@ _NEWTON_PASSES = 12
 _REJECTIONS = 1000
 _LEVEL_ACCURACY = 1e-13
 
+# Bounds whose squares would leave the range of floats are loosened. Lower bounds count as zero if their squares add up
+# to less than the second number.
+_LARGEST, _LEAST_SQUARES = 1e150, 1e-290
+
 # A build costs about as much as looking at this many members of buckets, for each of its items.
 _BUILD_COST = 200
 _FEWEST_INSERTIONS = 256
@@ -88,6 +92,13 @@ def drift(index: Index, kind: int, amount: float) -> None:
 
 
 @jit
+def _key(bound: float, offset: float) -> float:
+    """Return bound - offset, rounded so that adding the offset again gives no less than the bound."""
+    key = bound - offset
+    return float(np.nextafter(key, np.inf)) if key + offset < bound else key
+
+
+@jit
 def place(index: Index, i: int, kind: int, low: float, high: float) -> None:
     """Set the bounds of coordinate i, in normalised units, as of now.
 
@@ -99,19 +110,33 @@ def place(index: Index, i: int, kind: int, low: float, high: float) -> None:
     remove(index, i)
     remove(index, n + i)
     if high > -np.inf:
-        insert(index, i, kind, high - offset)
-    if low > -np.inf:
-        insert(index, n + i, n_classes + kind, -low - offset)
+        insert(index, i, kind, _key(max(high, -_LARGEST), offset) if high < _LARGEST else np.inf)
+    if low > -_LARGEST:
+        insert(index, n + i, n_classes + kind, _key(-min(low, _LARGEST), offset))
     index.found[FRESH] = 0.0
     if index.state[INSERTED] >= index.found[PATIENCE] or index.state[EXTRA] > _BUILD_COST * n:
         rebuild(index)
 
 
 @jit
+def _build(index: Index, kind: Integers, n_finite: int) -> None:
+    """Lay the order out by the keys, which are relative to the present offsets, and let the offsets begin at zero."""
+    n_classes = index.classes.size
+    width = np.empty(2 * n_classes)
+    for k in range(width.size):
+        # The next keys go as far, in as many insertions, as they went since the last time; half were upper bounds.
+        width[k] = abs(index.classes[k % n_classes]["offset"]) * (2 * FILL) / max(index.state[INSERTED], 1)
+    build(index, kind, width)
+    for k in range(n_classes):
+        index.classes[k]["offset"] = 0.0
+    index.found[PATIENCE] = max(_FEWEST_INSERTIONS, _INSERTIONS_PER_ITEM * n_finite)
+
+
+@jit
 def rebuild(index: Index) -> None:
     """Lay the order out anew, with keys relative to the present offsets. Cost O(n log n), after O(n) insertions."""
     n_classes, n_finite = index.classes.size, 0
-    kind, width = np.empty(index.items.size, np.int64), np.empty(2 * n_classes)
+    kind = np.empty(index.items.size, np.int64)
     for i in range(kind.size):
         item = index.items[i]
         kind[i] = -1
@@ -119,13 +144,7 @@ def rebuild(index: Index) -> None:
             kind[i] = item["kind"]
             item["key"] += index.classes[kind[i] % n_classes]["offset"]
             n_finite += item["key"] < np.inf
-    # The next keys go as far, in as many insertions, as they went since the last time; half of them were upper bounds.
-    for k in range(width.size):
-        width[k] = abs(index.classes[k % n_classes]["offset"]) * (2 * FILL) / max(index.state[INSERTED], 1)
-    build(index, kind, width)
-    for k in range(n_classes):
-        index.classes[k]["offset"] = 0.0
-    index.found[PATIENCE] = max(_FEWEST_INSERTIONS, _INSERTIONS_PER_ITEM * n_finite)
+    _build(index, kind, n_finite)
 
 
 @jit
@@ -138,15 +157,8 @@ def refill(index: Index, kind: Integers, low: Array, high: Array) -> None:
             index.items[i]["key"], present[i] = high[i], kind[i]
             if low[i] > -np.inf:
                 index.items[n + i]["key"], present[n + i] = -low[i], index.classes.size + kind[i]
-    width = np.empty(2 * index.classes.size)
-    for k in range(width.size):
-        # As many insertions to come as there were since the last build, and as far.
-        width[k] = abs(index.classes[k % index.classes.size]["offset"]) * (2 * FILL) / max(index.state[INSERTED], 1)
-    build(index, present, width)
-    for k in range(index.classes.size):
-        index.classes[k]["offset"] = 0.0
+    _build(index, present, 2 * n)
     index.found[FRESH] = 0.0
-    index.found[PATIENCE] = max(_FEWEST_INSERTIONS, _INSERTIONS_PER_ITEM * 2 * n)
 
 
 @jit
@@ -194,7 +206,7 @@ def solve(index: Index) -> None:
         _, a, b = range_sums(index, index.classes.size + k, -np.inf, -offset, offset)
         first -= a
         second += b
-    if first == 0.0:  # nothing is known from below: importance sampling among those that may move
+    if not _LEAST_SQUARES < second < np.inf:  # nothing is known from below: importance sampling among those that may move
         found[LEVEL] = 0.0
         found[TOTAL] = found[VALUE] = _mass_above(index, 0.0)
         return
@@ -203,7 +215,7 @@ def solve(index: Index) -> None:
     passes = 0
     while True:
         first, second, at_lower = _clipped_sums(index, level)
-        if first == 0.0:
+        if first == 0.0 or not second < np.inf:
             break
         newton = second / first
         if abs(newton - level) <= _LEVEL_ACCURACY * level:
@@ -236,7 +248,9 @@ def normalized_bounds(index: Index, i: int) -> tuple[float, float]:
     if upper["bucket"] < 0:
         return 0.0, 0.0
     offset = index.classes[upper["kind"]]["offset"]
-    return max(-(lower["key"] + offset), 0.0) if lower["bucket"] >= 0 else 0.0, max(upper["key"] + offset, 0.0)
+    high = max(0.0, upper["key"] + offset)
+    low = max(0.0, -(lower["key"] + offset)) if lower["bucket"] >= 0 else 0.0
+    return min(low, high), high  # they may have crossed by rounding
 
 
 @jit

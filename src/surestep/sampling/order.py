@@ -201,7 +201,8 @@ def _sums_in_node(nodes: Any, j: int, offset: float) -> tuple[float, float, floa
 def range_sums(order: Any, kind: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the items of a class with low < k < high; s is the offset."""
     nodes = order.nodes
-    begin, end = bucket_of(order, kind, low), bucket_of(order, kind, high)
+    # Keys equal to ``low`` may fill many buckets: begin after those that hold nothing above it.
+    begin, end = bucket_of(order, kind, np.nextafter(low, np.inf)), bucket_of(order, kind, high)
     zeroth, first, second = _sums_in_bucket(order, end, low, high, offset)
     if begin < end and order.buckets[begin]["least"] <= low:
         a, b, c = _sums_in_bucket(order, begin, low, high, offset)
@@ -303,7 +304,7 @@ def pick(order: Any, kind: int, low: float, high: float, offset: float, by_key: 
     not change its sign; else of w over low <= k. Returns -1 if rounding leads to where there is none: draw again.
     """
     nodes = order.nodes
-    begin = bucket_of(order, kind, low)
+    begin = bucket_of(order, kind, np.nextafter(low, np.inf) if by_key else low)
     end = bucket_of(order, kind, high) if by_key else order.state[FIRST + kind + 1] - 1
     found, target, passed = _pick_in_bucket(order, begin, low, high, offset, by_key, target)
     if passed or begin == end:
