@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from decimal import Decimal, localcontext
 from itertools import product
 
@@ -68,18 +69,21 @@ def best_worst_case(lower, upper, smoothness):
     def slack_jacobian(variables):
         return np.column_stack([shares / variables[:n] ** 2, np.ones(len(shares))])
 
-    solution = minimize(
-        lambda variables: variables[n],
-        np.append(start, (shares @ (1.0 / start)).max()),
-        jac=lambda variables: np.append(np.zeros(n), 1.0),
-        bounds=[(1e-9, 1.0)] * n + [(0.0, None)],
-        constraints=[
-            {"type": "ineq", "fun": slack, "jac": slack_jacobian},
-            {"type": "eq", "fun": lambda v: v[:n].sum() - 1.0, "jac": lambda v: np.append(np.ones(n), 0.0)},
-        ],
-        method="SLSQP",
-        options={"maxiter": 1000, "ftol": 1e-14},
-    )
+    with warnings.catch_warnings():
+        # Older SciPy tells whenever SLSQP steps out of the bounds and is put back.
+        warnings.filterwarnings("ignore", message="Values in x were outside bounds")
+        solution = minimize(
+            lambda variables: variables[n],
+            np.append(start, (shares @ (1.0 / start)).max()),
+            jac=lambda variables: np.append(np.zeros(n), 1.0),
+            bounds=[(1e-9, 1.0)] * n + [(0.0, None)],
+            constraints=[
+                {"type": "ineq", "fun": slack, "jac": slack_jacobian},
+                {"type": "eq", "fun": lambda v: v[:n].sum() - 1.0, "jac": lambda v: np.append(np.ones(n), 0.0)},
+            ],
+            method="SLSQP",
+            options={"maxiter": 1000, "ftol": 1e-14},
+        )
     p = np.maximum(solution.x[:n], 1e-12)
     p /= p.sum()
     return float((shares @ (1.0 / p)).max())

@@ -157,6 +157,16 @@ def cases():
                 turn += 1
 
 
+@pytest.mark.parametrize(("sampling", "step", "bounds"), [c for c in COMBINATIONS if c not in SCALE_FREE])
+def test_badly_scaled_columns_are_slow_for_some_but_no_obstacle(sampling, step, bounds):
+    problem = ZOO["squared-l2-dense"]
+    assert is_badly_scaled(problem)
+    options = {"sampling": sampling, "step": step, "bounds": bounds, "random_state": 1}
+    result = ss.coordinate_descent(problem, tol=1e-8, max_epochs=200_000, trace_every=1000, **options)
+    assert result.status is ss.Status.CONVERGED
+    assert result.objective - reference_optimum(problem) <= 1e-8 * problem.objective(np.zeros(problem.n_coordinates))
+
+
 @pytest.mark.parametrize(("name", "sampling", "step", "bounds"), list(cases()))
 def test_convergence(name, sampling, step, bounds):
     problem = ZOO[name]

@@ -38,7 +38,8 @@ def test_example_of_the_readme():
 
 
 def test_demo_runs_and_shows_the_example_of_the_paper():
-    done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert "2.25" in done.stdout  # V for sampling by the lower bounds, over ||c||^2
     gains = [float(x) for x in re.findall(r"(\d+\.\d\d)x", done.stdout)]
     assert len(gains) >= 4

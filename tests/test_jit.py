@@ -63,6 +63,36 @@ def test_kernels_are_on_disk_after_the_first_call():
     assert any(path.name.startswith("safe.find_level") for path in cache.rglob("*.nbi"))
 
 
+OWN_LOSS = """
+from typing import NamedTuple
+from surestep import losses
+
+class Half(NamedTuple):
+    pass
+
+losses.value.register(Half)(lambda loss, z, y: 0.25 * (z - y) ** 2)
+losses.derivative.register(Half)(lambda loss, z, y: 0.5 * (z - y))
+losses.is_classification.register(Half)(lambda loss: False)
+"""
+OBJECTIVE = """
+import numpy as np, surestep as ss
+print(ss.Problem(np.eye(3), [1.0, 2.0, 3.0], loss=LOSS).objective(np.ones(3)))
+"""
+
+
+def test_a_type_of_ones_own_does_not_spoil_the_cache_for_others(tmp_path: Path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    scripts = [OWN_LOSS + OBJECTIVE.replace("LOSS", "Half()"), OBJECTIVE.replace("LOSS", "'squared'")]
+    printed = []
+    for script in scripts:
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(float(done.stdout))
+    assert printed == pytest.approx([5 / 12, 5 / 6])
+
+
 class Doubling(NamedTuple):
     factor: float
 

@@ -155,7 +155,11 @@ def test_conjugate_is_attained_where_v_is_a_subgradient(regularizer, data):
     reg = regularizer.bind(1, False)
     x = data.draw(points(reg))
     least, greatest = subdifferential(reg, x)
-    v = data.draw(st.floats(max(least, -9.0), min(greatest, 9.0)) if least < greatest else st.just(least))
+    if least == -INF:
+        least = min(greatest, 0.0) - 9.0
+    if greatest == INF:
+        greatest = max(least, 0.0) + 9.0
+    v = data.draw(st.floats(least, greatest) if least < greatest else st.just(least))
     assert r.penalty_conjugate(reg, 0, v) == pytest.approx(v * x - psi(reg, x), rel=1e-9, abs=1e-9)
 
 

@@ -34,16 +34,42 @@ def jit(function: Function | None = None, *, fastmath: frozenset[str] = frozense
     """Compile a kernel without the GIL and keep the machine code on disk.
 
     Where nothing on disk can be written (a read-only install and no cache directory of the user's), Numba refuses to
-    cache; the kernel is then compiled anew in every process. A division by zero follows IEEE 754, as in NumPy.
+    cache; the kernel is then compiled anew in every process, as it always is for losses, trackers or other types of a
+    user's own. A division by zero follows IEEE 754, as in NumPy.
     """
     if function is None:
         return lambda f: jit(f, fastmath=fastmath)
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
     try:
-        return numba.njit(cache=True, **options)(function)
+        return _caching_own_types(numba.njit(cache=True, **options)(function))
     except RuntimeError as error:  # Numba: "cannot cache function ...: no locator available"
         logger.debug("%s is compiled in every process: %s", function.__qualname__, error)
         return numba.njit(**options)(function)
+
+
+def _caching_own_types(dispatcher: Any) -> Any:
+    """Let a kernel be kept on disk only for types of this package.
+
+    Numba's index of a kernel names the types it was compiled for, and cannot be read by a process that does not know
+    one of them: a loss of a user's own in one script would break every other script.
+    """
+    cache = getattr(dispatcher, "_cache", None)  # there is none without a compiler
+    if cache is not None:
+        save = cache.save_overload
+
+        def save_overload(signature: tuple[Any, ...], compiled: Any) -> None:
+            if all(_is_own_type(kind) for kind in signature):
+                save(signature, compiled)
+
+        cache.save_overload = save_overload
+    return dispatcher
+
+
+def _is_own_type(kind: Any) -> bool:
+    if not isinstance(kind, types.BaseNamedTuple):
+        return True
+    named: Any = kind
+    return named.instance_class.__module__.startswith("surestep.") and all(_is_own_type(part) for part in named)
 
 
 def generic(function: Function) -> Any:

@@ -45,6 +45,7 @@ _LARGEST, _LEAST_SQUARES = 1e150, 1e-290
 
 # A build costs about as much as looking at this many members of buckets, for each of its items.
 _BUILD_COST = 200
+_FARTHEST, _PATIENCE_WHEN_FAR = 1e4, 8
 _FEWEST_INSERTIONS = 256
 _INSERTIONS_PER_ITEM = 2
 
@@ -114,7 +115,10 @@ def place(index: Index, i: int, kind: int, low: float, high: float) -> None:
     if low > -_LARGEST:
         insert(index, n + i, n_classes + kind, _key(-min(low, _LARGEST), offset))
     index.found[FRESH] = 0.0
-    if index.state[INSERTED] >= index.found[PATIENCE] or index.state[EXTRA] > _BUILD_COST * n:
+    due = index.state[INSERTED] >= index.found[PATIENCE] or index.state[EXTRA] > _BUILD_COST * n
+    # Sums lose digits as the offset grows far beyond the bounds that matter.
+    far = abs(offset) > _FARTHEST * index.found[LEVEL] and _PATIENCE_WHEN_FAR * index.state[INSERTED] >= n
+    if due or far:
         rebuild(index)
 
 
@@ -206,7 +210,8 @@ def solve(index: Index) -> None:
         _, a, b = range_sums(index, index.classes.size + k, -np.inf, -offset, offset)
         first -= a
         second += b
-    if not _LEAST_SQUARES < second < np.inf:  # nothing is known from below: importance sampling among those that may move
+    if not _LEAST_SQUARES < second < np.inf:
+        # Nothing is known from below: importance sampling among those that may move.
         found[LEVEL] = 0.0
         found[TOTAL] = found[VALUE] = _mass_above(index, 0.0)
         return

@@ -5,9 +5,9 @@ each of its nodes, sums over the items below it, relative to a key at the left e
 
     mass = sum w_i,     first = sum w_i (k_i - pivot),     second = sum w_i (k_i - pivot)^2 .
 
-From these the sums of w (k + s) and w (k + s)^2 follow for any offset s as sums of non-negative terms, so nothing is
-lost by cancellation however far the offset has moved. A query adds up whole nodes and looks at the members of the
-buckets that the ends of its range cut through: it is exact.
+From these the sums of w (k + s) and w (k + s)^2 follow for any offset s. As sums of non-negative terms they lose
+nothing to cancellation, unless keys have come to lie far to the left of a pivot since the last build. A query adds up
+whole nodes and looks at the members of the buckets that the ends of its range cut through: no key is rounded.
 
 Items belong to classes; a class has its own buckets, side by side with those of the others under one tree.
 """
