@@ -34,7 +34,7 @@ class SafeSampler:
     It knows no losses and no matrices: tell it what you observe and how far things drift, and it draws from the exact
     safe sampling (eq. 7 of the paper) of what is then known, with the probability and the stepsize to go with it. A
     draw, an observation and a drift together cost a few microseconds, whatever the number of coordinates, in a compiled
-    loop that calls the functions of `surestep.sampling.index`; calls from Python add some 100 microseconds of their own.
+    loop that calls the functions of `surestep.sampling.index`; from Python the calls themselves take some 100 more.
 
     Parameters
     ----------
