@@ -307,7 +307,7 @@ def test_emptied_it_holds_nothing_but_zeros():
     remove(model.order, 0)  # once more: nothing happens
     check_structure(model)
     for field in ("mass", "first", "second", "count"):
-        assert not model.order.nodes[field].any()
+        assert not model.order.nodes[1:][field].any()
     assert mass_from(model.order, 0, -np.inf) == 0.0
     assert pick(model.order, 0, -np.inf, np.inf, 0.0, False, 0.0) == -1
 

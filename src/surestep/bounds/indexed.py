@@ -36,7 +36,7 @@ CHORD, ROUNDING = 0, 1
 
 
 class Indexed(NamedTuple):
-    """A safe sampler that is told of every step, and solves for its distribution anew in about a microsecond."""
+    """A safe sampler that is told of every step, and solves for its distribution anew in a few microseconds."""
 
     bounds: Index
     roots: Array

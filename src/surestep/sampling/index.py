@@ -1,4 +1,4 @@
-"""The safe sampling kept up to date step by step: a draw, an observation and a drift cost about a microsecond.
+"""The safe sampling kept up to date step by step: a draw, an observation and a drift cost a few microseconds.
 
 Bounds are kept in normalised units, ut_i = upper_i / sqrt(L_i) and lt_i = lower_i / sqrt(L_i). While the gradient
 drifts, all upper bounds of a class of coordinates rise by one number and all its lower bounds fall by the same number:
@@ -7,8 +7,8 @@ an offset a class. Keys relative to the offset,
     ut_i = max(key_i + offset, 0)        lt_i = max(-(key'_i + offset), 0),
 
 do not change, nor does their order; only the observed coordinate moves. So the sums over clipped coordinates that fix
-the level (see `surestep.sampling.safe`) are range queries in two `Order` structures, at a cost that hardly grows with
-the number of coordinates, and the result is the exact safe sampling of the exact bounds: nothing is rounded to a grid.
+the level (see `surestep.sampling.safe`) are range queries in an `Order`, at a cost that hardly grows with the number of
+coordinates, and the result is the exact safe sampling of the exact bounds: nothing is rounded to a grid.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ _LARGEST, _LEAST_SQUARES = 1e150, 1e-290
 
 # A build costs about as much as looking at this many members of buckets, for each of its items.
 _BUILD_COST = 200
-_FARTHEST, _PATIENCE_WHEN_FAR = 1e4, 8
+
+# A build is due when rounding may have added this much to the sums, relative to what is looked for.
+_TOLERATED = 1e-10
+
+# Otherwise it is due after as many insertions for each item that has a finite bound, and no fewer than these.
 _FEWEST_INSERTIONS = 256
 _INSERTIONS_PER_ITEM = 2
 
@@ -115,10 +119,7 @@ def place(index: Index, i: int, kind: int, low: float, high: float) -> None:
     if low > -_LARGEST:
         insert(index, n + i, n_classes + kind, _key(-min(low, _LARGEST), offset))
     index.found[FRESH] = 0.0
-    due = index.state[INSERTED] >= index.found[PATIENCE] or index.state[EXTRA] > _BUILD_COST * n
-    # Sums lose digits as the offset grows far beyond the bounds that matter.
-    far = abs(offset) > _FARTHEST * index.found[LEVEL] and _PATIENCE_WHEN_FAR * index.state[INSERTED] >= n
-    if due or far:
+    if index.state[INSERTED] >= index.found[PATIENCE] or index.state[EXTRA] > _BUILD_COST * n:
         rebuild(index)
 
 
@@ -200,10 +201,19 @@ def _mass_above(index: Index, level: float) -> float:
 @jit
 def solve(index: Index) -> None:
     """Find level and value of the present bounds, unless they are known."""
-    found = index.found
-    if found[FRESH] == 1.0:
+    if index.found[FRESH] == 1.0:
         return
-    found[FRESH] = 1.0
+    second = _find_level(index)
+    if index.nodes[0]["second"] > _TOLERATED * second > 0.0 and 16 * index.state[INSERTED] >= index.items.size:
+        rebuild(index)
+        _find_level(index)
+    index.found[FRESH] = 1.0
+
+
+@jit
+def _find_level(index: Index) -> float:
+    """Solve for level and value; return S2, 0 where no level is to be found."""
+    found = index.found
     first = second = 0.0
     for k in range(index.classes.size):
         offset = index.classes[k]["offset"]
@@ -214,7 +224,7 @@ def solve(index: Index) -> None:
         # Nothing is known from below: importance sampling among those that may move.
         found[LEVEL] = 0.0
         found[TOTAL] = found[VALUE] = _mass_above(index, 0.0)
-        return
+        return 0.0
     low, high = 0.0, np.inf
     level = found[LEVEL] if found[LEVEL] > 0.0 else second / first
     passes = 0
@@ -244,6 +254,7 @@ def solve(index: Index) -> None:
     found[LEVEL] = level
     found[TOTAL] = first + level * max(_mass_above(index, level) - at_lower, 0.0)
     found[VALUE] = found[TOTAL] / level
+    return float(second)
 
 
 @jit

@@ -24,6 +24,8 @@ from surestep._jit import jit
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
 
+EPS = float(np.finfo(np.float64).eps)
+
 # Items a bucket holds when it is made, which is also the size of the chunks that its members are stored in.
 FILL = 16
 
@@ -52,7 +54,8 @@ class Order(NamedTuple):
         The keys of bucket b lie between the edges of b - 1 and b, and between ``least`` and ``greatest``. ``head`` is
         its first chunk, the only one that may not be full.
     nodes : array of NODE
-        The tree: children of node j are 2j and 2j + 1, leaves are in the second half.
+        The tree: children of node j are 2j and 2j + 1, leaves are in the second half. Node 0 is none of them: its
+        ``second`` bounds what rounding may have done to any other's since the last build.
     state : array of int
     """
 
@@ -115,6 +118,8 @@ def _adjust(order: Any, b: int, weight: float, key: float) -> None:
         if node["count"] == 0:  # what rounding has left of the sums goes too
             node["mass"] = node["first"] = node["second"] = 0.0
         j >>= 1
+    lost = key - nodes[1]["pivot"] if finite else 0.0
+    nodes[0]["second"] += EPS * abs(weight) * lost * lost
 
 
 @jit
@@ -358,6 +363,7 @@ def build(order: Any, kind: Integers, width: Array) -> None:
         b = _lay_out(order, members, keys, width[k], n_extra, b)
     state[FIRST + n_classes] = b
     _sum_nodes(order)
+    order.nodes[0]["second"] = 0.0
 
 
 @jit
