@@ -20,6 +20,10 @@ NAMES = ("auto", "cauchy-schwarz", "snapshot", "exact")
 # A Gram matrix of this many columns takes 200 MB.
 _LARGEST_GRAM = 5000
 
+# With exact bounds a draw looks at all coordinates, 14 ns each where a draw from the index took 11 us (measured on a
+# Lasso of 10,000 words): three times fewer epochs are worth it up to about this many.
+_FEW_ENOUGH_TO_SCAN = 2000
+
 
 def make_tracker(bounds: Any, problem: Problem) -> Any:
     """Return the tracker of that name, or the user's own as it is."""
@@ -51,9 +55,14 @@ def _has_gram(problem: Problem) -> bool:
 
 
 def _exact_is_cheap(problem: Problem) -> bool:
-    """Whether keeping the exact gradient costs no more than a look at all coordinates, as every draw takes."""
+    """Whether the exact gradient pays: a look at all coordinates for every draw, and no more than that to keep it.
+
+    The index behind the looser bounds draws in a few microseconds; exact ones save some three times the epochs.
+    """
     if _has_gram(problem):
         return True
+    if problem.n_coordinates > _FEW_ENOUGH_TO_SCAN:
+        return False
     row_lengths = lengths(problem.design.rows).astype(np.float64)
     return float(row_lengths @ row_lengths) <= float(problem.n_coordinates) ** 2
 

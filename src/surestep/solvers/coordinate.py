@@ -85,7 +85,7 @@ def coordinate_descent(
     bounds : str or tracker
         Where "safe" gets its bounds from: "cauchy-schwarz" (the paper's; starts from 0 and infinity), "snapshot" (the
         gradient once an epoch, and the distance from there), "exact" (every entry, kept up to date after every
-        step), "auto" (exact where that is no dearer than a draw, else snapshot), or a tracker of your own, see
+        step), "auto" (exact where `surestep.bounds.choose` finds it cheap, else snapshot), or your own, see
         `surestep.bounds.tracker`. "optimal" and "greedy" need exact ones. With the other samplings a tracker is kept
         only if it is named.
     smoothness : {"coordinate", "constant"}
