@@ -21,6 +21,42 @@ def imdb_counts() -> tuple[sp.csc_array, np.ndarray]:
     return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)
 
 
+def news20_bigram() -> tuple[sp.csc_array, np.ndarray]:
+    path = FOLDER / "news20_bigram.binary.npz"
+    return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)
+
+
+def madelon() -> tuple[np.ndarray, np.ndarray]:
+    """Columns centred and scaled, as one would: their means are ten times their deviations."""
+    X, y = _cached("madelon", lambda: load_svmlight_file(FOLDER / "madelon.bz2", n_features=500))
+    X = X.toarray()
+    return np.asfortranarray((X - X.mean(axis=0)) / X.std(axis=0)), y
+
+
+def dense_gaussian(n_samples: int = 20_000, n_features: int = 2_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Make columns with correlations 0.6^|i - j|, and targets from 50 of them with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_features, n_samples))
+    for j in range(1, n_features):
+        X[j] = 0.6 * X[j - 1] + 0.8 * X[j]
+    rule = np.zeros(n_features)
+    rule[rng.choice(n_features, 50, replace=False)] = rng.normal(size=50)
+    score = rule @ X
+    return X.T, score + 0.5 * score.std() * rng.normal(size=n_samples)
+
+
+def most_frequent(X: sp.csc_array, y: np.ndarray, n_features: int) -> tuple[sp.csc_array, np.ndarray]:
+    """Keep the columns with the most entries."""
+    return X[:, np.sort(np.argsort(-np.diff(X.indptr))[:n_features])], y
+
+
+def with_ones(X: sp.csc_array, y: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
+    """Set all non-zeros to 1, as the paper does."""
+    X = X.copy()
+    X.data[:] = 1.0
+    return X, y
+
+
 def bag_of_words(n_samples: int = 10_000, n_features: int = 10_000, seed: int = 0) -> tuple[sp.csc_array, np.ndarray]:
     """Make documents of about 30 words drawn by Zipf's law, labelled by a sparse linear rule with noise."""
     rng = np.random.default_rng(seed)

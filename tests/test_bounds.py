@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import NamedTuple
 
@@ -12,29 +13,73 @@ import scipy.sparse
 from hypothesis import given, settings
 
 import surestep as ss
-from surestep.bounds.choose import lengths, make_tracker
+from surestep.bounds import snapshot
+from surestep.bounds.choose import absolute_sums, lengths, make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.path import Path, start_path
-from surestep.bounds.snapshot import Snapshot, start_snapshot
-from surestep.bounds.tracker import NoBounds, Step, changed, fill_magnitudes, interval, refresh, stepped
+from surestep.bounds.snapshot import CENTRE, Snapshot, start_snapshot
+from surestep.bounds.tracker import (
+    NoBounds,
+    Step,
+    changed,
+    fill_magnitudes,
+    follows_entries,
+    interval,
+    refresh,
+    stepped,
+)
 from surestep.design import dot
 from surestep.losses import Huber, Logistic, Squared, SquaredHinge
-from surestep.solvers.coordinate import CoordinateDescent, Data, move
+from surestep.solvers import _descent
+from surestep.solvers._descent import Data, move, shift
+from surestep.solvers.coordinate import CoordinateDescent
 from zoo import data, problems
 
 EPS = np.finfo(float).eps
 
-# The same source as the compiled kernels, run as plain Python: no combination of types has to be compiled.
-move_in_python = getattr(move, "py_func", move)
+
+@contextlib.contextmanager
+def uncompiled():
+    """Moves as plain Python, from the same source as the compiled kernels: no combination of types is compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (
+            (_descent, "_move_by_entries"),
+            (_descent, "_shift"),
+            (_descent, "_shift_away"),
+            (snapshot, "_arrive"),
+        ):
+            kernel = getattr(module, name)
+            patch.setattr(module, name, getattr(kernel, "py_func", kernel))
+        yield
+
+
 fill_magnitudes_in_python = getattr(fill_magnitudes, "py_func", fill_magnitudes)
 
 REGULARIZERS = (ss.NoPenalty(), ss.L1(0.05), ss.L2(0.3), ss.ElasticNet(0.1) + ss.NonNegative(), ss.Box(-0.5, 0.01))
 
 
 class Several(NamedTuple):
-    """Trackers that are told of the very same steps."""
+    """Trackers that are told of the very same steps, and of every entry of r that they change."""
 
     members: tuple
+
+
+class Swift(Several):
+    """Trackers of the squared loss that do without the entries."""
+
+
+@follows_entries.register(Swift)
+def _(tracker):
+    return False
+
+
+@shift.register(Swift)
+def _(tracker, columns, i, change, weights, r):
+    before = r.copy()
+    for member in tracker.members:
+        r[:] = before
+        squares = shift(member, columns, i, change, weights, r)
+    return squares
 
 
 @changed.register(Several)
@@ -61,35 +106,47 @@ def _(tracker, j):
 
 
 def trackers(problem):
-    """Every tracker that the problem allows, by name."""
+    """Every tracker that the problem allows, by name: those that follow entries, and those that do not."""
     n, norms = problem.n_coordinates, problem.norms * (1.0 + (problem.n_samples + 8) * EPS)
     longest = float(np.max(lengths(problem.columns)))
-    found = {
-        "path": start_path(norms, False),
-        "snapshot": start_snapshot(norms, problem.n_samples, False),
+    following = {
         "cooccurrence": Cooccurrence(
             np.zeros(n), norms, problem.design.rows, problem.fit_intercept, np.zeros(2), longest
         ),
     }
-    if problem.design.nonnegative:
-        found["one-sided path"] = start_path(norms, True)
-        found["one-sided snapshot"] = start_snapshot(norms, problem.n_samples, True)
-    if isinstance(problem.loss, Squared):
+    quadratic = isinstance(problem.loss, Squared)
+    swift = {} if quadratic else following
+    for one_sided in (False, True) if problem.design.nonnegative else (False,):
+        prefix, sizes = "one-sided " * one_sided, (norms, absolute_sums(problem.columns), problem.n_samples)
+        options = {"one_sided": one_sided, "sparse": problem.design.is_sparse}
+        swift[prefix + "path"] = start_path(norms, one_sided)
+        swift[prefix + "snapshot"] = start_snapshot(*sizes, **options, quadratic=quadratic)
+        if quadratic:
+            following[prefix + "entrywise path"] = start_path(norms, one_sided)
+            following[prefix + "entrywise snapshot"] = start_snapshot(*sizes, **options, quadratic=False)
+    if quadratic:
         room = np.zeros((n, n)), np.zeros(n, bool), np.empty(problem.n_samples)
-        found["gram"] = Gram(np.zeros(n), norms, np.zeros(2), problem.columns, problem.weights, *room)
-    return found
+        swift["gram"] = Gram(np.zeros(n), norms, np.zeros(2), problem.columns, problem.weights, *room)
+        return following, swift
+    return following, {}
 
 
 class Walk:
     """A point that is moved coordinate by coordinate, as the solver would, to wherever a test wants."""
 
     def __init__(self, problem):
-        self.problem, self.trackers = problem, trackers(problem)
-        tracker = Several(tuple(self.trackers.values()))
-        self.method = CoordinateDescent(
-            problem, "safe", "exact", tracker, "coordinate", np.zeros(problem.n_coordinates), 0
-        )
-        self.data = Data(problem.y, problem.weights, problem.smoothness, problem.norms)
+        self.problem = problem
+        following, swift = trackers(problem)
+        self.trackers = following | swift
+        groups = [Several(tuple(following.values()))] + ([Swift(tuple(swift.values()))] if swift else [])
+        self.methods = [
+            CoordinateDescent(problem, "safe", "exact", group, "coordinate", np.zeros(problem.n_coordinates), 0)
+            for group in groups
+        ]
+        for method in self.methods:
+            method._refresh()
+        one = np.ones(problem.n_coordinates)
+        self.data = Data(problem.y, problem.weights, problem.smoothness, problem.norms, problem.smoothness, one)
         self.dense = problem.design.columns
         if problem.design.is_sparse:
             arrays = self.dense.values, self.dense.indices.astype(np.int64), self.dense.starts.astype(np.int64)
@@ -99,27 +156,29 @@ class Walk:
         self.dense = self.dense.T.astype(np.longdouble)
         if problem.fit_intercept:
             self.dense = np.column_stack([self.dense, np.ones(problem.n_samples)])
-        self.method._refresh()
 
     @property
     def x(self):
-        return self.method.state.x
+        return self.methods[0].state.x
 
     def to(self, j, target):
         """Move x_j to the target, as the solver does; to where it is means only to look."""
-        method, state = self.method, self.method.state
-        change = target - state.x[j]
-        if change == 0.0:
-            step = Step(dot(self.problem.columns, j, state.r), 0.0, 0.0, 0.0)
-        else:
-            state.x[j] += change
-            step = move_in_python(
-                self.problem.columns, self.problem.loss, self.data, method.tracker, method.rounding, state, j, change
-            )
-        stepped(method.tracker, j, step)
+        problem, change = self.problem, target - self.x[j]
+        for method in self.methods:
+            state = method.state
+            gradient = dot(problem.columns, j, state.r)
+            with uncompiled():
+                if change == 0.0:
+                    step = Step(gradient, gradient, 0.0, 0.0, 0.0)
+                else:
+                    state.x[j] += change
+                    arguments = method.tracker, method.rounding, state, j, gradient, change
+                    step = move(problem.loss, problem.columns, self.data, *arguments)
+                stepped(method.tracker, j, step)
 
     def refresh(self):
-        self.method._refresh()
+        for method in self.methods:
+            method._refresh()
 
     def gradient(self):
         """The gradient at x in extended precision, from the definitions of the losses."""
@@ -148,7 +207,7 @@ class Walk:
             for regularizer in REGULARIZERS:
                 problem = self.problem.with_regularizer(regularizer)
                 lower, upper = np.empty_like(self.x), np.empty_like(self.x)
-                fill_magnitudes_in_python(tracker, problem.penalty, problem.smoothness, self.x, lower, upper)
+                fill_magnitudes_in_python(tracker, problem.penalty, 1.0 * (problem.norms > 0.0), self.x, lower, upper)
                 c = problem.optimality(self.x)
                 empty = problem.norms == 0.0
                 assert (lower <= c)[~empty].all(), (name, regularizer)
@@ -275,7 +334,7 @@ def test_steps_that_the_predictor_is_too_large_to_notice():
     walk.to(0, 1e9)
     for _ in range(1000):
         walk.to(1, walk.x[1] + 5e-8)
-    assert walk.method.state.z[0] == 1e9
+    assert walk.methods[0].state.z[0] == 1e9
     assert walk.gradient()[0] > 4e-5
     walk.check()
 
@@ -321,6 +380,11 @@ def test_one_sided_bounds_are_never_wider_than_two_sided_ones(problem, steps):
             assert (hi <= high + slack)[np.isfinite(high)].all()
 
 
+def centre(tracker, j):
+    """What was last seen of coordinate j."""
+    return tracker.seen[j, CENTRE] if isinstance(tracker, Snapshot) else tracker.centre[j]
+
+
 def test_non_negative_data_give_half_the_width():
     rng = np.random.default_rng(0)
     walk = Walk(ss.Problem(rng.random((10, 3)), rng.standard_normal(10)))
@@ -329,7 +393,7 @@ def test_non_negative_data_give_half_the_width():
     for name in ("path", "snapshot"):
         (lo, hi), (low, high) = walk.intervals(f"one-sided {name}"), walk.intervals(name)
         assert hi[2] - lo[2] == pytest.approx((high[2] - low[2]) / 2)
-        assert lo[2] == pytest.approx(walk.trackers[name].centre[2])
+        assert lo[2] == pytest.approx(centre(walk.trackers[name], 2))
         assert high[2] - low[2] > 0.1
 
 

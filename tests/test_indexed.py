@@ -9,13 +9,14 @@ import pytest
 import scipy.sparse
 
 import surestep as ss
+from surestep.bounds import snapshot
 from surestep.bounds.indexed import Indexed, make_indexed
 from surestep.bounds.path import Path
 from surestep.bounds.snapshot import Snapshot
 from surestep.sampling.incremental import _fill_bounds
 from surestep.sampling.index import solve
 from surestep.sampling.samplers import Safe
-from surestep.solvers import coordinate
+from surestep.solvers import _descent, coordinate
 from surestep.solvers.coordinate import CoordinateDescent
 
 N, D = 40, 300
@@ -71,9 +72,15 @@ def index_bounds(sampler):
 @pytest.fixture
 def uncompiled(monkeypatch):
     """The loop of the solver as plain Python, so that no combination of types has to be compiled."""
-    for name in ("descend", "move"):
-        kernel = getattr(coordinate, name)
-        monkeypatch.setattr(coordinate, name, getattr(kernel, "py_func", kernel))
+    for module, name in (
+        (coordinate, "descend"),
+        (_descent, "_move_by_entries"),
+        (_descent, "_shift"),
+        (_descent, "_shift_away"),
+        (snapshot, "_arrive"),
+    ):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
 
 
 @pytest.mark.parametrize("smoothness", ["coordinate", "constant"])
@@ -209,7 +216,7 @@ def test_no_rate_is_above_that_of_its_class(spread):
     norms = 10.0 ** rng.uniform(0.0, spread, 500)
     smoothness = np.full(500, 2.0)
     norms[7] = smoothness[7] = 0.0
-    sampler = make_indexed(smoothness, norms)
+    sampler = make_indexed(smoothness, norms, np.ones(500))
     active = smoothness > 0.0
     rate, own = norms[active] / np.sqrt(2.0), sampler.rates[sampler.kind[active]]
     assert (rate <= own).all()

@@ -269,6 +269,14 @@ def prox(reg: Any, j: Any, v: Any, step: Any) -> Any:
 
 
 @generic
+def gradient_step(reg: Any, j: Any, x: Any, g: Any, step: Any) -> Any:
+    """argmin_y phi_j(y) + (y - x + step (g + psi'_j(x)))^2 / (2 step), where psi' is the quadratic part, phi the rest.
+
+    The ridge term counts as smooth: with step = 1 / (L_j + l2_j) this is the minimiser along the coordinate.
+    """
+
+
+@generic
 def min_subgradient(reg: Any, j: Any, x: Any, g: Any) -> Any:
     """Element of g + subdifferential of psi_j at x that is smallest in absolute value, with its sign.
 
@@ -313,6 +321,14 @@ def _(reg, j, v, step):
     shrunk = max(abs(v) - step * reg.l1[j], 0.0) / (1.0 + step * reg.l2[j])
     x = shrunk if v > 0.0 else 0.0 - shrunk  # a subtraction, so that zero is never -0.0
     return min(max(x, reg.lower[j]), reg.upper[j])
+
+
+@gradient_step.register(Separable)
+def _(reg, j, x, g, step):
+    v = x - step * (g + reg.l2[j] * x)
+    shrunk = max(abs(v) - step * reg.l1[j], 0.0)
+    y = shrunk if v > 0.0 else 0.0 - shrunk
+    return min(max(y, reg.lower[j]), reg.upper[j])
 
 
 @jit

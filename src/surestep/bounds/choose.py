@@ -11,7 +11,7 @@ from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.path import start_path
 from surestep.bounds.snapshot import start_snapshot
 from surestep.bounds.tracker import EPS
-from surestep.design import n_entries, n_lines
+from surestep.design import entry, n_entries, n_lines
 from surestep.losses import Squared
 from surestep.problem import Problem
 
@@ -38,7 +38,14 @@ def make_tracker(bounds: Any, problem: Problem) -> Any:
     if bounds == "cauchy-schwarz":
         return start_path(norms, problem.design.nonnegative)
     if bounds == "snapshot":
-        return start_snapshot(norms, problem.n_samples, problem.design.nonnegative)
+        return start_snapshot(
+            norms,
+            absolute_sums(problem.columns),
+            problem.n_samples,
+            one_sided=problem.design.nonnegative,
+            sparse=problem.design.is_sparse,
+            quadratic=isinstance(problem.loss, Squared),
+        )
     n, n_samples = problem.n_coordinates, problem.n_samples
     gradient, totals = np.zeros(n), np.zeros(2)
     if _has_gram(problem):
@@ -73,4 +80,16 @@ def lengths(lines: Any) -> Any:
     out = np.empty(n_lines(lines), np.int64)
     for j in range(out.size):
         out[j] = n_entries(lines, j)
+    return out
+
+
+@jit
+def absolute_sums(lines: Any) -> Any:
+    """Return sum_i |a_ij| of every line, rounded up."""
+    out = np.zeros(n_lines(lines))
+    for j in range(out.size):
+        n = n_entries(lines, j)
+        for k in range(n):
+            out[j] += abs(entry(lines, j, k)[1])
+        out[j] *= 1.0 + (n + 8.0) * EPS
     return out

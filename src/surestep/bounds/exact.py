@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.bounds.tracker import EPS, Point, changed, interval, needs_gradient, refresh, stepped
+from surestep.bounds.tracker import EPS, Point, changed, follows_entries, interval, needs_gradient, refresh, stepped
 from surestep.design import add, entry, n_entries, transposed_product
 
 Array = NDArray[np.float64]
@@ -110,6 +110,11 @@ def _(tracker, j, step):
         for k in range(row.size):
             tracker.gradient[k] += step.change * row[k]
     tracker.gradient[j] = step.gradient
+
+
+@follows_entries.register(Gram)
+def _(tracker):
+    return False
 
 
 @interval.register(Cooccurrence)

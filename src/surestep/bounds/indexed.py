@@ -45,9 +45,9 @@ class Indexed(NamedTuple):
     memory: Array
 
 
-def make_indexed(smoothness: Array, norms: Array) -> Indexed:
-    """Make the sampler; coordinates with L_i = 0 are never drawn."""
-    roots = np.sqrt(smoothness)
+def make_indexed(smoothness: Array, norms: Array, scale: Array) -> Indexed:
+    """Make the sampler of bounds on c divided by a scale; coordinates with L_i = 0 are never drawn."""
+    roots = np.sqrt(smoothness) * scale
     rate = np.divide(norms, roots, out=np.zeros_like(norms), where=roots > 0.0) * (1.0 + 8.0 * EPS)
     largest, smallest = float(rate.max()), float(np.min(rate, where=rate > 0.0, initial=np.inf))
     n_rates = 1 if largest <= smallest * (1.0 + 1e-6) else _MOST_RATES

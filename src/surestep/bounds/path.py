@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.bounds.tracker import EPS, Step, interval, refresh, stepped
+from surestep.bounds.tracker import EPS, Step, follows_entries, interval, refresh, stepped
 
 Array = NDArray[np.float64]
 
@@ -83,6 +83,11 @@ def _(tracker, j, step):
     walk(totals, step, tracker.one_sided)
     tracker.centre[j] = step.gradient
     tracker.rise[j], tracker.fall[j] = totals[RISE], totals[FALL]
+
+
+@follows_entries.register(Path)
+def _(tracker):
+    return False
 
 
 @refresh.register(Path)

@@ -6,6 +6,7 @@ contains it whatever steps are taken. It is a NamedTuple of arrays with these fu
     interval(tracker, j)                    the interval (lo, hi) now
     stepped(tracker, j, step)               coordinate j has been moved, or looked at; see `Step` for what is known
     changed(tracker, i, before, after, s)   optional: entry i of r has changed; s is the weight of sample i
+    follows_entries(tracker)                optional: False if `changed` is of no interest
     refresh(tracker, point)                 optional: the whole gradient at the start, see `Point`; not compiled
     needs_gradient(tracker)                 optional: whether to do so again every epoch
 
@@ -36,7 +37,8 @@ EPS = float(np.finfo(np.float64).eps)
 class Step(NamedTuple):
     """What a solver knows after it has moved a coordinate by ``change`` (which may be 0: it only looked)."""
 
-    gradient: float  # the entry <a_j, r> of that coordinate, after the move
+    before: float  # the entry <a_j, r> of that coordinate, before the move
+    gradient: float  # and after it
     change: float  # of x_j
     distance: float  # |change of r|, rounded up
     rounding: float  # how far r may be off, by rounding of this step alone, in the same norm
@@ -73,6 +75,16 @@ def _(tracker, i, before, after, weight):
 
 
 @generic
+def follows_entries(tracker: Any) -> Any:
+    """Whether `changed` must be called; if not, a step of the squared loss is two plain walks along the column."""
+
+
+@follows_entries.register(tuple)
+def _(tracker):
+    return True
+
+
+@generic
 def refresh(tracker: Any, point: Any) -> Any:
     """Take over the whole gradient at a point."""
 
@@ -106,6 +118,11 @@ def _(tracker, j, step):
     pass
 
 
+@follows_entries.register(NoBounds)
+def _(tracker):
+    return False
+
+
 @jit
 def fill_intervals(tracker: Any, lo: Array, hi: Array) -> None:
     """Write the intervals of all coordinates."""
@@ -114,14 +131,15 @@ def fill_intervals(tracker: Any, lo: Array, hi: Array) -> None:
 
 
 @jit
-def fill_magnitudes(tracker: Any, penalty: Any, smoothness: Array, x: Array, lower: Array, upper: Array) -> None:
-    """Write bounds on c_j, the smallest element of the subdifferential of the objective in absolute value.
+def fill_magnitudes(tracker: Any, penalty: Any, scale: Array, x: Array, lower: Array, upper: Array) -> None:
+    """Write bounds on c_j / scale_j, c_j the smallest element of the subdifferential in absolute value.
 
-    An upper bound of 0 certifies that coordinate j stays where it is; so does a column of zeros.
+    An upper bound of 0 certifies that coordinate j stays where it is; so does a scale of 0, for a column of zeros.
     """
     for j in range(x.size):
-        if smoothness[j] == 0.0:
+        if scale[j] == 0.0:
             lower[j] = upper[j] = 0.0
         else:
             lo, hi = interval(tracker, j)
-            lower[j], upper[j] = magnitude_bounds(penalty, j, x[j], lo, hi)
+            low, high = magnitude_bounds(penalty, j, x[j], lo, hi)
+            lower[j], upper[j] = low / scale[j], high / scale[j]

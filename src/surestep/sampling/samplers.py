@@ -18,6 +18,9 @@ from surestep.sampling.safe import fill_probabilities, find_level
 
 Array = NDArray[np.float64]
 
+# What `draw` returns instead of a coordinate: every c is zero; the sampler wants the whole gradient afresh.
+NONE, OVER = -1, -2
+
 
 @generic
 def draw(sampler: Any, lower: Any, upper: Any, rng: Any) -> Any:
@@ -64,12 +67,12 @@ def make_fixed(probabilities: Array, value: float) -> Fixed:
     """Build the alias table of a distribution whose worst case V(p, c) / ||c||^2 is ``value``. Cost O(n)."""
     n = probabilities.size
     keep, other = n * probabilities, np.arange(n)
-    _fill_alias(keep, other)
+    fill_alias(keep, other)
     return Fixed(probabilities, keep, other, value)
 
 
 @jit
-def _fill_alias(keep: Array, other: NDArray[np.int64]) -> None:
+def fill_alias(keep: Array, other: NDArray[np.int64]) -> None:
     """Let columns with too little mass be topped up by those with too much (Vose)."""
     n = keep.size
     queue = np.empty(n, np.int64)

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surestep import losses
-from surestep._jit import jit
-from surestep.bounds.choose import lengths, make_tracker
+from surestep.bounds.blocks import Blocks, begin_block, make_blocks
+from surestep.bounds.choose import make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.indexed import Indexed, make_indexed, restart
 from surestep.bounds.path import Path
-from surestep.bounds.snapshot import Snapshot
+from surestep.bounds.snapshot import DISTANCE, LARGEST, Snapshot
 from surestep.bounds.tracker import (
-    EPS,
     NoBounds,
     Point,
-    Step,
-    changed,
     fill_intervals,
     fill_magnitudes,
     needs_gradient,
     refresh,
-    stepped,
 )
-from surestep.design import dot, entry, n_entries, transposed_product
+from surestep.design import transposed_product
 from surestep.problem import Problem
-from surestep.regularizers import prox
 from surestep.sampling.distribution import optimal_sampling
-from surestep.sampling.samplers import Cyclic, Greedy, draw, looks_at_bounds, make_fixed, make_safe, observe
+from surestep.sampling.samplers import NONE, OVER, Cyclic, Greedy, make_fixed, make_safe
+from surestep.solvers._descent import Data, Rule, State, descend, rounding_of
 from surestep.solvers._loop import Callback, run
 from surestep.trace import Result
 
@@ -40,10 +35,16 @@ Array = NDArray[np.float64]
 
 SAMPLINGS = ("safe", "optimal", "importance", "uniform", "cyclic", "greedy")
 STEPS = ("adaptive", "fixed", "exact")
-CURVATURES = ("coordinate", "constant")
+CURVATURES = ("coordinate", "constant", "unit")
 
 # So few coordinates are looked at one by one in less time than an index takes.
 _FEW = 256
+
+
+# What a block of steps costs to start, for each coordinate, and what a step costs besides going through its column: in
+# units of the time that one entry of a column takes (measured).
+_START_PER_COORDINATE = 60
+_STEP = 130
 
 
 class BoundViolationError(RuntimeError):
@@ -56,6 +57,7 @@ def coordinate_descent(
     sampling: Any = "safe",
     step: str = "adaptive",
     bounds: Any = "auto",
+    blocks: bool | str = "auto",
     smoothness: str = "coordinate",
     max_epochs: float = 1000,
     tol: float = 1e-6,
@@ -88,8 +90,16 @@ def coordinate_descent(
         step), "auto" (exact where `surestep.bounds.choose` finds it cheap, else snapshot), or your own, see
         `surestep.bounds.tracker`. "optimal" and "greedy" need exact ones. With the other samplings a tracker is kept
         only if it is named.
-    smoothness : {"coordinate", "constant"}
-        L_i of each coordinate, or max(L) for all of them, as in the paper's figures.
+    blocks : {"auto", True, False}
+        How "safe" follows snapshot bounds: False, by solving for the best distribution anew in every step (a few
+        microseconds from an index); True, once for a block of steps, for bounds that hold throughout the block, which
+        makes a draw as cheap as from a fixed distribution. The length of a block is chosen by what starting one costs
+        and what longer ones would not know. "auto" is True where ``bounds`` is "auto".
+    smoothness : {"coordinate", "constant", "unit"}
+        The L_i that sampling and steps are computed with. "coordinate": that of each coordinate (with its ridge term);
+        safe sampling is then never worse than p ~ L_i. "constant": the largest of them for all, as in the paper's
+        figures. "unit": 1, after each coordinate has been scaled by sqrt(L_i); safe sampling is then never worse than
+        p = 1/n with steps 1/L_i, often the faster one in seconds where large L_i go with long columns.
     max_epochs : float
         An epoch is as many steps as there are coordinates (those of empty columns not counted).
     tol : float
@@ -129,6 +139,8 @@ def coordinate_descent(
     """
     _check_choice("step", step, STEPS)
     _check_choice("smoothness", smoothness, CURVATURES)
+    if not (isinstance(blocks, bool) or blocks == "auto"):
+        raise ValueError(f"blocks must be True, False or 'auto', got {blocks!r}")
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a surestep.Problem, got {type(problem).__name__}")
     if not 0.0 < tol < np.inf:
@@ -139,35 +151,11 @@ def coordinate_descent(
         raise ValueError(f"trace_every must be positive, got {trace_every}")
     if max_epochs == trace_every == np.inf:
         raise ValueError("trace_every and max_epochs must not both be infinite: the run would never look up")
-    method = CoordinateDescent(problem, sampling, step, bounds, smoothness, _start(problem, warm_start), random_state)
+    method = CoordinateDescent(
+        problem, sampling, step, bounds, smoothness, _start(problem, warm_start), random_state, blocks
+    )
     method.track_optimal, method.check_bounds = track_optimal, check_bounds
     return run(method, problem, max_epochs=max_epochs, tol=tol, callbacks=callbacks, trace_every=trace_every)
-
-
-class State(NamedTuple):
-    """What changes during a run."""
-
-    x: Array
-    z: Array  # Ax
-    r: Array  # grad h(Ax)
-    lower: Array  # bounds on c, where the sampler looks at them
-    upper: Array
-    sums: Array  # steps done, and the sum of v over the steps since the last row of the trace
-
-
-class Rule(NamedTuple):
-    """The step gamma: 1 / L_i if ``exact``, else 1 / (v p_i), with a v of its own if that is positive."""
-
-    exact: bool
-    value: float
-
-
-class Rounding(NamedTuple):
-    """How much rounding adds to the distance of r from the truth, see `_rounding`."""
-
-    per_distance: float
-    per_move: float
-    per_predictor: float
 
 
 class CoordinateDescent:
@@ -182,6 +170,7 @@ class CoordinateDescent:
         curvature: str,
         x: Array,
         random_state: int | np.random.Generator | None,
+        blocks: bool | str = "auto",
     ) -> None:
         self.problem = problem
         self.track_optimal = self.check_bounds = False
@@ -191,20 +180,48 @@ class CoordinateDescent:
         for j in np.flatnonzero(L == 0.0):
             if problem.penalty.l1[j] > 0.0 or problem.penalty.l2[j] > 0.0:
                 x[j] = 0.0
-        self.smoothness = np.where(L > 0.0, L.max(), 0.0) if curvature == "constant" else L
-        self.smoothness.flags.writeable = False  # as that of the problem is, so that one kernel serves both
+        # A ridge term is smooth: a step can gain c^2 / (2 (L_j + l2_j)).
+        self.curvature = np.where(L > 0.0, L + problem.penalty.l2, 0.0)
+        self.smoothness, self.scale = self.curvature, np.where(L > 0.0, 1.0, 0.0)
+        if curvature == "constant":
+            self.smoothness = self.scale * self.curvature.max()
+        elif curvature == "unit":
+            self.smoothness, self.scale = self.scale, np.sqrt(self.curvature)
         self.total = float(self.smoothness.sum())
         self.rng = np.random.default_rng(random_state)
         self.tracker = _tracker(sampling, bounds, problem)
-        self.sampler, fixed_value = _sampler(sampling, self.smoothness, self.active, self.tracker)
+        in_blocks = blocks is True or (blocks == "auto" and isinstance(bounds, str) and bounds == "auto")
+        self.sampler, fixed_value = self._make_sampler(sampling, in_blocks)
         self.rule = Rule(step == "exact", fixed_value if step == "fixed" else 0.0)
-        self.rounding = _rounding(problem)
+        self.rounding = rounding_of(problem)
         n = problem.n_coordinates
         z = problem.predictor(x)
-        self.state = State(x, z, problem.residual(z), np.zeros(n), np.zeros(n), np.zeros(2))
+        self.state = State(x, z, problem.residual(z), np.zeros(n), np.zeros(n), np.zeros(3))
         self._epochs = 0.0
         self._chunk, self._next_refresh = 64, 0
         self._mean_value = np.nan
+        self._block = 0, 0.0  # steps, and entries gone through, when the present block began
+
+    def _make_sampler(self, sampling: Any, in_blocks: bool) -> tuple[Any, float]:
+        """Return the sampler and the v of its fixed steps."""
+        L, tracker, n = self.smoothness, self.tracker, self.active.size
+        total, largest = self.total, float(L.max())
+        if isinstance(sampling, tuple):
+            return sampling, total
+        _check_choice("sampling", sampling, SAMPLINGS)
+        if sampling == "safe" and n > _FEW and isinstance(tracker, Snapshot) and in_blocks:
+            return make_blocks(L, self.scale), total
+        if sampling == "safe" and n > _FEW and isinstance(tracker, Path | Snapshot):
+            return make_indexed(L, tracker.norms, self.scale), total
+        if sampling in ("safe", "optimal") or n == 0:  # with empty columns only nothing is ever drawn
+            return make_safe(L), total
+        if sampling == "importance":
+            return make_fixed(L / total, total), total
+        if sampling == "uniform":
+            return make_fixed((L > 0.0) / n, n * largest), n * largest
+        if sampling == "greedy":
+            return Greedy(L), largest
+        return Cyclic(self.active, L, np.zeros(1, np.int64)), largest
 
     @property
     def x(self) -> Array:
@@ -221,19 +238,17 @@ class CoordinateDescent:
         begin, self.state.sums[1] = self.n_steps, 0.0
         self._epochs += n_epochs
         end = round(self._epochs * self.active.size)  # of all epochs so far: parts of an epoch add up
-        improvable = self.active.size > 0
-        while improvable and self.n_steps < end:
-            if self.n_steps >= self._next_refresh:
-                if self.n_steps == 0 or needs_gradient(self.tracker):
-                    self._refresh()
-                self._next_refresh = self.n_steps + self.active.size
+        said = 0 if self.active.size else NONE
+        while said != NONE and self.n_steps < end:
+            if self.n_steps >= self._next_refresh or said == OVER:
+                self._refresh()
             n_steps = min(self._chunk, end - self.n_steps, self._next_refresh - self.n_steps)
-            improvable = self._steps(1 if self.check_bounds else n_steps)
+            said = self._steps(1 if self.check_bounds else n_steps)
             if self.check_bounds:
                 self._check_bounds()
         if self.n_steps > begin and not isinstance(self.sampler, Cyclic | Greedy):
             self._mean_value = self.state.sums[1] / (self.n_steps - begin)
-        return improvable
+        return said != NONE
 
     def columns(self) -> dict[str, float]:
         """Return the value of the sampling, and how many coordinates are certified not to move."""
@@ -241,23 +256,23 @@ class CoordinateDescent:
         row = {"value_ratio": self._mean_value / self.total if self.total > 0.0 else np.nan}
         still = np.nan
         if not isinstance(self.tracker, NoBounds):
-            fill_magnitudes(self.tracker, problem.penalty, problem.smoothness, state.x, state.lower, state.upper)
+            fill_magnitudes(self.tracker, problem.penalty, self.scale, state.x, state.lower, state.upper)
             still = float(np.count_nonzero(state.upper[self.active] == 0.0))
         row["still"] = still
         if self.track_optimal and self.active.size:
-            c = problem.optimality(state.x)[self.active]
+            c = problem.optimality(state.x)[self.active] / self.scale[self.active]
             row["optimal_value_ratio"] = optimal_sampling(c, self.smoothness[self.active]).value / self.total
         return row
 
-    def _steps(self, n_steps: int) -> bool:
+    def _steps(self, n_steps: int) -> int:
         """Run the kernel; in pieces of about a tenth of a second, so that Ctrl-C is heard."""
         problem = self.problem
         begin = time.perf_counter()
-        improvable: bool = descend(
+        said: int = descend(
             problem.columns,
             problem.loss,
             problem.penalty,
-            Data(problem.y, problem.weights, problem.smoothness, problem.norms),
+            Data(problem.y, problem.weights, problem.smoothness, problem.norms, self.curvature, self.scale),
             self.tracker,
             self.sampler,
             self.rule,
@@ -268,11 +283,12 @@ class CoordinateDescent:
         )
         if time.perf_counter() - begin < 0.1:
             self._chunk = 2 * n_steps
-        return improvable
+        return said
 
     def _refresh(self) -> None:
         """Hand the whole gradient, computed afresh, to trackers that want it."""
-        if isinstance(self.tracker, NoBounds):
+        if isinstance(self.tracker, NoBounds) or (self.n_steps > 0 and not needs_gradient(self.tracker)):
+            self._next_refresh = self.n_steps + self.active.size
             return
         state, problem = self.state, self.problem
         state.z[:] = problem.predictor(state.x)
@@ -285,9 +301,26 @@ class CoordinateDescent:
             moved = float(np.abs(state.x) @ problem.norms)
         rounding = self.rounding.per_distance * norm + self.rounding.per_move * moved
         point = Point(state.x, state.r, gradient, norm, rounding)
-        refresh(self.tracker, point)
-        if isinstance(self.sampler, Indexed):
-            restart(self.sampler, self.tracker, problem.penalty, point)
+        n_steps = self.active.size
+        if isinstance(self.sampler, Blocks):
+            reached = self.tracker.totals[[DISTANCE, LARGEST]]
+            refresh(self.tracker, point)
+            n_steps = self._begin_block(reached, point)
+        else:
+            refresh(self.tracker, point)
+            if isinstance(self.sampler, Indexed):
+                restart(self.sampler, self.tracker, problem.penalty, point)
+        self._next_refresh = self.n_steps + n_steps
+
+    def _begin_block(self, reached: Array, point: Point) -> int:
+        """Begin a block, and return how many steps it is to last; counts decide, not clocks, so that runs repeat."""
+        steps, entries = self.n_steps - self._block[0], self.state.sums[2] - self._block[1]
+        self._block = self.n_steps, self.state.sums[2]
+        problem = self.problem
+        # Before the first block: as many entries as those of a column on average, three times, as each step moves.
+        per_step = _STEP + (entries / steps if steps > 0 else 3.0 * problem.design.nnz / self.active.size)
+        unit = (problem.design.nnz + _START_PER_COORDINATE * problem.n_coordinates) / per_step
+        return begin_block(self.sampler, self.tracker, problem.penalty, point, reached, steps, unit)
 
     def _check_bounds(self) -> None:
         gradient = self.problem.gradient(self.state.x)
@@ -300,92 +333,6 @@ class CoordinateDescent:
                 f"after step {self.n_steps} the bounds of coordinate {j}, [{lo[j]}, {hi[j]}], do not contain its "
                 f"gradient entry {gradient[j]} ({wrong.size} of {gradient.size} coordinates are wrong)"
             )
-
-
-class Data(NamedTuple):
-    """What does not change during a run, besides the columns."""
-
-    y: Array
-    weights: Array
-    smoothness: Array
-    norms: Array
-
-
-@jit
-def descend(
-    columns: Any,
-    loss: Any,
-    penalty: Any,
-    data: Data,
-    tracker: Any,
-    sampler: Any,
-    rule: Rule,
-    rounding: Rounding,
-    state: State,
-    n_steps: int,
-    rng: Any,
-) -> bool:
-    """Do a number of steps; return False as soon as every coordinate is certified optimal."""
-    for _ in range(n_steps):
-        if looks_at_bounds(sampler):
-            fill_magnitudes(tracker, penalty, data.smoothness, state.x, state.lower, state.upper)
-        i, p, value = draw(sampler, state.lower, state.upper, rng)
-        if i < 0:
-            return False
-        worst = rule.value if rule.value > 0.0 else value
-        gamma = 1.0 / data.smoothness[i] if rule.exact else 1.0 / (worst * p)
-        gradient = dot(columns, i, state.r)
-        change = prox(penalty, i, state.x[i] - gamma * gradient, gamma) - state.x[i]
-        if change == 0.0:
-            step = Step(gradient, 0.0, 0.0, 0.0)
-        else:
-            state.x[i] += change
-            step = move(columns, loss, data, tracker, rounding, state, i, change)
-        stepped(tracker, i, step)
-        observe(sampler, tracker, penalty, i, state.x[i], step)
-        state.sums[0] += 1.0
-        state.sums[1] += value
-    return True
-
-
-@jit
-def move(
-    columns: Any, loss: Any, data: Data, tracker: Any, rounding: Rounding, state: State, i: int, change: float
-) -> Step:
-    """Carry a change of x_i over to z and r, in one walk along column i."""
-    gradient = squared_distance = squared_predictor = 0.0
-    n = n_entries(columns, i)
-    for k in range(n):
-        row, value = entry(columns, i, k)
-        weight = data.weights[row]
-        state.z[row] += change * value
-        before = state.r[row]
-        after = weight * losses.derivative(loss, state.z[row], data.y[row]) if weight > 0.0 else 0.0
-        state.r[row] = after
-        gradient += value * after
-        if weight > 0.0:
-            squared_distance += (after - before) * ((after - before) / weight)
-            squared_predictor += weight * state.z[row] * state.z[row]
-        changed(tracker, row, before, after, weight)
-    distance = np.sqrt(squared_distance) * (1.0 + (n + 8.0) * EPS)
-    error = (
-        rounding.per_distance * distance
-        + rounding.per_move * abs(change) * data.norms[i]
-        + rounding.per_predictor * np.sqrt(squared_predictor)
-    )
-    return Step(gradient, change, distance, error)
-
-
-def _rounding(problem: Problem) -> Rounding:
-    """Bound what rounding does to a gradient entry, as a distance of r (to be multiplied by the norm of the column).
-
-    A sum of n products loses at most n ulp of the sum of their absolute values: of |a_j| |r| for a gradient entry, of
-    sum_j |x_j| |a_j| for the predictor Ax, which r follows with at most the smoothness beta of the loss; and each step
-    rounds the entries of z it touches once more. All with a factor of four to spare.
-    """
-    beta = losses.smoothness(problem.loss)
-    longest, widest = (int(np.max(lengths(lines))) for lines in (problem.columns, problem.design.rows))
-    return Rounding(4.0 * EPS * (longest + 8), 4.0 * EPS * beta * (widest + 8), 4.0 * EPS * beta)
 
 
 def _start(problem: Problem, warm_start: Result | ArrayLike | None) -> Array:
@@ -414,25 +361,6 @@ def _tracker(sampling: Any, bounds: Any, problem: Problem) -> Any:
     if bounds == "auto" and sampling in SAMPLINGS and sampling != "safe":
         return NoBounds()
     return make_tracker(bounds, problem)
-
-
-def _sampler(sampling: Any, smoothness: Array, active: NDArray[np.int64], tracker: Any) -> tuple[Any, float]:
-    """Return the sampler and the v of its fixed steps."""
-    if isinstance(sampling, tuple):
-        return sampling, float(smoothness.sum())
-    _check_choice("sampling", sampling, SAMPLINGS)
-    total, largest = float(smoothness.sum()), float(smoothness.max())
-    if sampling == "safe" and isinstance(tracker, Path | Snapshot) and active.size > _FEW:
-        return make_indexed(smoothness, tracker.norms), total
-    if sampling in ("safe", "optimal") or active.size == 0:  # with empty columns only nothing is ever drawn
-        return make_safe(smoothness), total
-    if sampling == "importance":
-        return make_fixed(smoothness / total, total), total
-    if sampling == "uniform":
-        return make_fixed((smoothness > 0.0) / active.size, active.size * largest), active.size * largest
-    if sampling == "greedy":
-        return Greedy(smoothness), largest
-    return Cyclic(active, smoothness, np.zeros(1, np.int64)), largest
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

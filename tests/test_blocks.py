@@ -1,0 +1,293 @@
+"""Safe sampling in blocks: bounds that hold throughout a block, and a worst case that is known after every visit."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.stats
+from hypothesis import given, settings
+
+import surestep as ss
+from reference import quotient, vertices
+from surestep.bounds import snapshot
+from surestep.bounds.blocks import (
+    BUDGET,
+    ENDED,
+    LEVEL,
+    LOWER,
+    MASS,
+    PROPOSED,
+    SCALE,
+    TOTAL,
+    UPPER,
+    WEIGHT,
+    Blocks,
+    _excess,
+    _mass,
+    _worst_case,
+    begin_block,
+)
+from surestep.bounds.tracker import Point
+from surestep.losses import Squared
+from surestep.sampling.samplers import NONE, OVER, draw
+from surestep.solvers import _descent, coordinate
+from surestep.solvers.coordinate import CoordinateDescent
+from zoo import data, problems, reference_optimum
+
+ZOO = dict(problems())
+
+
+@pytest.fixture(autouse=True)
+def _even_few(monkeypatch):
+    """Blocks on problems of any size."""
+    monkeypatch.setattr(coordinate, "_FEW", 0)
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """The loop of the solver as plain Python, so that no combination of types has to be compiled."""
+    for module, name in (
+        (coordinate, "descend"),
+        (_descent, "_move_by_entries"),
+        (_descent, "_shift"),
+        (_descent, "_shift_away"),
+        (snapshot, "_arrive"),
+    ):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
+
+
+def make_method(problem, step="adaptive", smoothness="coordinate", seed=0):
+    method = CoordinateDescent(
+        problem, "safe", step, "snapshot", smoothness, np.zeros(problem.n_coordinates), seed, blocks=True
+    )
+    assert isinstance(method.sampler, Blocks)
+    return method
+
+
+def sampling(method):
+    """p, and the bound on its worst case that goes with it, as things stand."""
+    table, totals = method.sampler.table, method.sampler.totals
+    return table[:, MASS] / totals[TOTAL], _worst_case(totals)
+
+
+def check(method):
+    """The true c is within the bounds, and no c within the bounds is worse for p than the worst case that is told."""
+    table, totals, active = method.sampler.table, method.sampler.totals, method.active
+    if totals[ENDED] == 1.0:
+        return False
+    lower, upper, weight = table[active, LOWER], table[active, UPPER], table[active, WEIGHT]
+    c = method.problem.optimality(method.x)[active] / table[active, SCALE]
+    assert (lower <= c).all()
+    assert (c <= upper).all()
+    p, worst = sampling(method)
+    assert p.sum() == pytest.approx(1.0, rel=1e-9)
+    assert (p[active] > 0.0)[upper > 0.0].all()
+    finite = np.minimum(upper, 1e6 * (lower.max() + 1.0))
+    corners = vertices(lower, finite)
+    corners = corners[corners.any(axis=1)]
+    assert quotient(p[active], corners, weight).max() <= worst * (1.0 + 1e-9)
+    return True
+
+
+CASES = [
+    ("squared-none-dense", "coordinate"),
+    ("squared-l1-sample_weight", "coordinate"),
+    ("squared-l1-sample_weight", "unit"),
+    ("squared-l1-sparse", "constant"),
+    ("squared-l2-dense", "unit"),
+    ("squared-elastic_net-sparse", "coordinate"),
+    ("logistic-l1-sparse", "coordinate"),
+    ("logistic-l1_nonnegative-dense", "unit"),
+    ("squared_hinge-l1-dense", "constant"),
+]
+
+
+@pytest.mark.parametrize(("name", "smoothness"), CASES)
+@pytest.mark.parametrize("step", ["adaptive", "exact"])
+def test_bounds_and_worst_case_hold_after_every_step_of_a_block(name, smoothness, step, uncompiled, monkeypatch):
+    monkeypatch.setattr(coordinate, "_STEP", 1e4)  # a new block is cheap, so that its budget may be small
+    method = make_method(ZOO[name], step, smoothness)
+    n_checked, knew = 0, False
+    for k in range(150):
+        if k % 5 == 0 or method.sampler.totals[ENDED] == 1.0:
+            method._refresh()
+            upper = method.sampler.table[method.active, UPPER]
+            knew |= method.sampler.totals[LEVEL] > 0.0 or bool((upper == 0.0).any())
+        if method._steps(1) == NONE:
+            break
+        n_checked += check(method)
+    assert n_checked > 20
+    assert knew
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 2), st.floats(0, 2), st.floats(0.1, 3)), min_size=2, max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.floats(0, 2), st.floats(0, 2)), max_size=6),
+)
+@settings(max_examples=300)
+def test_the_worst_case_is_bounded_whatever_new_bounds_a_visit_brings(coordinates, visits):
+    """Mass, F and Q by hand: the formula of the module's docstring, for boxes that have nothing to do with a run."""
+    lower = np.array([min(a, b) for a, b, _ in coordinates])
+    upper = np.array([max(a, b) for a, b, _ in coordinates])
+    weight = np.array([w for _, _, w in coordinates])
+    if not (lower.max() > 1e-3 and upper.min() > 1e-3):
+        return
+    level = ss.safe_sampling(lower, upper, weight).level
+    proposed = np.array([_mass(*row, level) for row in zip(weight, lower, upper, strict=True)])
+    mass = proposed.copy()
+    for i, a, b in visits:
+        i %= weight.size
+        lower[i], upper[i] = min(a, b), max(a, b, 1e-3)
+        mass[i] = min(_mass(weight[i], lower[i], upper[i], level), proposed[i])
+    excess = sum(_excess(*row, level) for row in zip(weight, lower, upper, mass, strict=True))
+    squares = lower @ lower
+    if squares < 1e-6:
+        return
+    worst = mass.sum() / level * (1.0 + max(excess, 0.0) / squares)
+    corners = vertices(lower, upper)
+    assert quotient(mass / mass.sum(), corners[corners.any(axis=1)], weight).max() <= worst * (1.0 + 1e-9)
+
+
+def in_the_middle_of_a_block(problem):
+    method = make_method(problem, "exact", seed=5)
+    while True:
+        method._refresh()
+        for _ in range(3):
+            if method._steps(1) == OVER:
+                break
+        table = method.sampler.table
+        changed = table[:, MASS] < table[:, PROPOSED]
+        if changed.any() and method.sampler.totals[BUDGET] < np.inf and method.sampler.totals[ENDED] == 0.0:
+            return method
+
+
+def test_a_block_begins_with_the_safe_sampling_of_its_bounds():
+    method = make_method(ZOO["squared-l1-sample_weight"], "exact")
+    for _ in range(4):
+        method._refresh()
+        table = method.sampler.table
+        safe = ss.safe_sampling(table[:, LOWER], table[:, UPPER], table[:, WEIGHT])
+        p, worst = sampling(method)
+        np.testing.assert_allclose(p, safe.probabilities, rtol=1e-12, atol=1e-15)
+        assert worst == pytest.approx(safe.value, rel=1e-12)
+        method._steps(3)
+
+
+def test_draws_have_the_probabilities_that_are_told():
+    method = in_the_middle_of_a_block(ZOO["squared-none-dense"])
+    p, worst = sampling(method)
+    rng, counts, n_draws = np.random.default_rng(1), np.zeros(p.size), 20_000
+    for _ in range(n_draws):
+        i, probability, value = draw(method.sampler, None, None, rng)
+        assert probability == pytest.approx(p[i], rel=1e-12)
+        assert value == worst
+        counts[i] += 1
+    drawn = p > 0.0
+    assert not counts[~drawn].any()
+    assert scipy.stats.chisquare(counts[drawn], n_draws * p[drawn]).pvalue > 1e-4
+
+
+def test_a_block_ends_when_r_has_gone_too_far():
+    method = make_method(ZOO["squared-l1-sample_weight"], "exact")
+    method._refresh()
+    method._steps(8)
+    method._refresh()
+    method.sampler.totals[BUDGET] = 0.0
+    assert method._steps(50) == OVER
+    before = method.n_steps
+    assert method._steps(50) == OVER  # until the next block begins
+    assert method.n_steps == before
+
+
+def test_when_all_is_certified_there_is_nothing_to_draw():
+    X, y = data(seed=0, loss=Squared())
+    problem = ss.Problem(X, y)
+    strong = problem.with_regularizer(ss.L1(2.0 * problem.with_regularizer(ss.L1(1.0)).alpha_max()))
+    result = ss.coordinate_descent(strong, blocks=True, bounds="snapshot", tol=1e-15)
+    assert result.status.success
+    assert result.n_steps <= problem.n_coordinates * 2
+    assert not result.coef.any()
+
+
+@pytest.mark.parametrize("smoothness", ["coordinate", "constant", "unit"])
+@pytest.mark.parametrize("step", ["adaptive", "fixed", "exact"])
+@pytest.mark.parametrize("name", ["squared-l1-sample_weight", "squared-l1-sparse", "logistic-l1-sparse"])
+def test_convergence(name, step, smoothness):
+    problem = ZOO[name]
+    result = ss.coordinate_descent(
+        problem, bounds="snapshot", blocks=True, step=step, smoothness=smoothness, tol=1e-8, max_epochs=20_000
+    )
+    assert result.status is ss.Status.CONVERGED
+    at_zero = problem.objective(np.zeros(problem.n_coordinates))
+    assert result.objective - reference_optimum(problem) <= 1e-8 * at_zero
+
+
+def test_the_same_seed_gives_the_same_run():
+    problem = ZOO["squared-l1-sparse"]
+    first, second, third = (
+        ss.coordinate_descent(problem, bounds="snapshot", blocks=True, random_state=seed, tol=1e-6)
+        for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first.coef, second.coef)
+    assert first.n_steps == second.n_steps
+    assert not np.array_equal(first.coef, third.coef)
+
+
+def wide_problem():
+    rng = np.random.default_rng(0)
+    A = scipy.sparse.random_array((60, 400), density=0.2, rng=rng, format="csc")
+    return ss.Problem(A, rng.standard_normal(60), regularizer=ss.L1(0.01))
+
+
+def test_blocks_are_the_choice_of_auto_and_of_those_who_ask(monkeypatch):
+    monkeypatch.undo()
+    problem, zero = wide_problem(), np.zeros(400)
+
+    def uses_blocks(bounds, blocks):
+        method = CoordinateDescent(problem, "safe", "exact", bounds, "coordinate", zero.copy(), 0, blocks)
+        return isinstance(method.sampler, Blocks)
+
+    assert uses_blocks("snapshot", True)
+    assert not uses_blocks("snapshot", False)
+    assert not uses_blocks("snapshot", "auto")
+    assert not uses_blocks("cauchy-schwarz", True)
+    with pytest.raises(ValueError, match="blocks must be True, False or 'auto', got 'yes'"):
+        ss.coordinate_descent(problem, blocks="yes")
+
+
+def test_a_longer_block_needs_a_larger_budget_and_the_cheaper_start_the_shorter_block():
+    method = make_method(ZOO["squared-l1-sample_weight"], "exact")
+    method._refresh()
+    method._steps(16)
+    lengths = []
+    for unit in (1.0, 1000.0):
+        point = last_point(method)
+        reached = np.array([1e-3, np.inf])
+        lengths.append(begin_block(method.sampler, method.tracker, method.problem.penalty, point, reached, 10, unit))
+        assert method.sampler.totals[BUDGET] == pytest.approx(1.2e-3 * np.sqrt(lengths[-1] / 10), rel=0.5)
+    assert lengths[0] < lengths[1]
+
+
+def last_point(method):
+    method._refresh()
+    problem, state = method.problem, method.state
+    u = problem.derivative(state.z)
+    return Point(state.x, state.r, problem.gradient(state.x), float(np.sqrt(problem.weights @ u**2)), 1e-14)
+
+
+@pytest.mark.parametrize("step", ["adaptive", "exact"])
+def test_unit_smoothness_is_that_of_the_problem_with_scaled_columns(step):
+    """Coordinates scaled by sqrt(L): the same draws, the same steps, the same predictions."""
+    X, y = data(seed=2, loss=Squared())
+    problem = ss.Problem(X, y)
+    scaled = ss.Problem(X / np.sqrt(problem.smoothness), y)
+    np.testing.assert_allclose(scaled.smoothness, 1.0)
+    options = {"bounds": "exact", "step": step, "max_epochs": 5, "tol": 1e-14, "random_state": 2}
+    for sampling in ("safe", "importance", "uniform", "greedy", "cyclic"):
+        chosen = options if sampling in ("safe", "greedy") else {**options, "bounds": "auto"}
+        one = ss.coordinate_descent(problem, sampling=sampling, smoothness="unit", **chosen)
+        other = ss.coordinate_descent(scaled, sampling=sampling, smoothness="coordinate", **chosen)
+        np.testing.assert_allclose(one.coef * np.sqrt(problem.smoothness), other.coef, rtol=1e-6, atol=1e-9)
