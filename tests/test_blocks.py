@@ -79,7 +79,7 @@ def check(method):
     if totals[ENDED] == 1.0:
         return False
     lower, upper, weight = table[active, LOWER], table[active, UPPER], table[active, WEIGHT]
-    c = method.problem.optimality(method.x)[active] / table[active, SCALE]
+    c = method.problem.optimality(method.x)[active] * table[active, SCALE]
     assert (lower <= c).all()
     assert (c <= upper).all()
     p, worst = sampling(method)

@@ -41,7 +41,7 @@ def test_columns_of_the_trace(result, problem):
     assert all(trace[name].shape == (n,) and trace[name].dtype == np.float64 for name in trace)
     np.testing.assert_array_equal(trace["epoch"], np.arange(n))
     np.testing.assert_array_equal(trace["steps"], 8 * np.arange(n))
-    assert trace["seconds"][0] == 0.0
+    assert trace["seconds"][0] > 0.0  # setting up takes time too
     assert (np.diff(trace["seconds"]) > 0.0).all()
     assert trace["objective"][0] == problem.objective(np.zeros(8))
     assert trace["gap"][0] == problem.duality_gap(np.zeros(8)).gap
@@ -284,6 +284,7 @@ def test_the_clock_stands_still_while_the_gap_is_computed(problem, monkeypatch):
 
     monkeypatch.setattr(type(problem), "duality_gap", slow)
     result = solve(problem, max_epochs=5, tol=1e-12)
-    np.testing.assert_array_equal(result.trace["seconds"], np.arange(6.0))
-    assert result.seconds == 5.0
+    set_up = result.trace["seconds"][0]
+    np.testing.assert_allclose(result.trace["seconds"] - set_up, np.arange(6.0), rtol=1e-12)
+    assert result.seconds - set_up == pytest.approx(5.0)
     assert len(gaps) >= 6

@@ -337,11 +337,8 @@ def _subdifferential(reg: Separable, j: int, x: float, g: float) -> tuple[float,
     smooth = g + reg.l2[j] * x
     least = smooth + reg.l1[j] if x > 0.0 else smooth - reg.l1[j]
     greatest = smooth - reg.l1[j] if x < 0.0 else smooth + reg.l1[j]
-    if x <= reg.lower[j]:  # the bound pushes back with any force, here a negative one
-        least = -math.inf
-    if x >= reg.upper[j]:
-        greatest = math.inf
-    return least, greatest
+    # A bound pushes back with any force: a negative one at the lower bound.
+    return -math.inf if x <= reg.lower[j] else least, math.inf if x >= reg.upper[j] else greatest
 
 
 @signed_distance.register(Separable)
@@ -362,13 +359,11 @@ def _(reg, j, x, g):
 
 @magnitude_bounds.register(Separable)
 def _(reg, j, x, lo, hi):
-    # min_subgradient never falls as g rises, in floating point too, so the ends of the interval tell everything.
-    least, greatest = min_subgradient(reg, j, x, lo), min_subgradient(reg, j, x, hi)
-    if least > 0.0:
-        return least, greatest
-    if greatest < 0.0:
-        return -greatest, -least
-    return 0.0, max(-least, greatest)
+    # abs(min_subgradient) is the positive part of max(least, -greatest), and both ends of the subdifferential rise with
+    # g: the interval's ends tell everything. No branches, since solvers ask this of all coordinates at once.
+    low_least, low_greatest = _subdifferential(reg, j, x, lo)
+    high_least, high_greatest = _subdifferential(reg, j, x, hi)
+    return max(low_least, -high_greatest, 0.0), max(high_least, -low_greatest, 0.0)
 
 
 @penalty_conjugate.register(Separable)

@@ -53,7 +53,7 @@ _MARGIN = 1.2
 
 
 class Blocks(NamedTuple):
-    """The sampling of a block, and what is known since; bounds on c are divided by the scale of the coordinate."""
+    """The sampling of a block, and what is known since; bounds on c are multiplied by the scale of the coordinate."""
 
     table: Array
     totals: Array
@@ -130,7 +130,7 @@ def _(sampler, tracker, penalty, j, x, step):
     distance, largest = distance + totals[BUDGET], largest + totals[LARGEST_BUDGET]
     radius = radius_within(tracker, j, distance, largest, totals[ROUNDING]) + 8.0 * EPS * abs(step.gradient)
     lower, upper = magnitude_bounds(penalty, j, x, step.gradient - radius, step.gradient + radius)
-    lower, upper = lower / table[j, SCALE], upper / table[j, SCALE]
+    lower, upper = lower * table[j, SCALE], upper * table[j, SCALE]
     level, weight = totals[LEVEL], table[j, WEIGHT]
     old_mass, old_lower = table[j, MASS], table[j, LOWER]
     mass = min(_mass(weight, lower, upper, level), table[j, PROPOSED])  # no more than what is proposed
@@ -153,7 +153,7 @@ def _inflate(sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, dis
             gradient = point.gradient[j]
             radius = radius_within(tracker, j, distance, largest, point.rounding) + 8.0 * EPS * abs(gradient)
             lower, upper = magnitude_bounds(penalty, j, point.x[j], gradient - radius, gradient + radius)
-            table[j, LOWER], table[j, UPPER] = lower / table[j, SCALE], upper / table[j, SCALE]
+            table[j, LOWER], table[j, UPPER] = lower * table[j, SCALE], upper * table[j, SCALE]
 
 
 def _solve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surestep._jit import jit
 from surestep.bounds.exact import Cooccurrence, Gram
@@ -19,6 +20,10 @@ NAMES = ("auto", "cauchy-schwarz", "snapshot", "exact")
 
 # A Gram matrix of this many columns takes 200 MB.
 _LARGEST_GRAM = 5000
+
+# One of this many columns is made by BLAS in the time of ten to forty epochs. Larger ones are made row by row, when a
+# row is first needed, for a pass over the data each: too long to be the choice of "auto".
+_ALL_AT_ONCE = 1000
 
 # With exact bounds a draw looks at all coordinates, 14 ns each where a draw from the index took 11 us (measured on a
 # Lasso of 10,000 words): three times fewer epochs are worth it up to about this many.
@@ -49,8 +54,10 @@ def make_tracker(bounds: Any, problem: Problem) -> Any:
     n, n_samples = problem.n_coordinates, problem.n_samples
     gradient, totals = np.zeros(n), np.zeros(2)
     if _has_gram(problem):
-        known, buffer = np.zeros(n, np.bool_), np.empty(n_samples)
-        return Gram(gradient, norms, totals, problem.columns, problem.weights, np.zeros((n, n)), known, buffer)
+        all_at_once = n <= _ALL_AT_ONCE
+        gram = _gram_matrix(problem) if all_at_once else np.zeros((n, n))
+        known, buffer = np.full(n, all_at_once), np.empty(n_samples)
+        return Gram(gradient, norms, totals, problem.columns, problem.weights, gram, known, buffer)
     longest = float(np.max(lengths(problem.columns)))
     return Cooccurrence(gradient, norms, problem.design.rows, problem.fit_intercept, totals, longest)
 
@@ -61,13 +68,22 @@ def _has_gram(problem: Problem) -> bool:
     return isinstance(problem.loss, Squared) and not problem.design.is_sparse and small
 
 
+def _gram_matrix(problem: Problem) -> NDArray[np.float64]:
+    """Return sum_i s_i a_ij a_ik for all columns j and k."""
+    X = np.asarray(problem.design.columns.values, np.float64).T
+    if problem.fit_intercept:
+        X = np.column_stack([X, np.ones(problem.n_samples)])
+    X = np.sqrt(problem.weights)[:, None] * X
+    return np.ascontiguousarray(X.T @ X)
+
+
 def _exact_is_cheap(problem: Problem) -> bool:
     """Whether the exact gradient pays: a look at all coordinates for every draw, and no more than that to keep it.
 
     The index behind the looser bounds draws in a few microseconds; exact ones save some three times the epochs.
     """
     if _has_gram(problem):
-        return True
+        return problem.n_coordinates <= _ALL_AT_ONCE
     if problem.n_coordinates > _FEW_ENOUGH_TO_SCAN:
         return False
     row_lengths = lengths(problem.design.rows).astype(np.float64)

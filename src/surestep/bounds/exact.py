@@ -67,8 +67,8 @@ def _(tracker, j, step):
 class Gram(NamedTuple):
     """The exact gradient of the squared loss, by the Gram matrix of the columns: gradient += change * gram_j.
 
-    One step costs O(n), contiguous. Row j of the matrix, sum_i s_i a_ij a_i, is computed when j first moves, for the
-    price of one pass over the data: coordinates that never move cost nothing.
+    One step costs O(n), contiguous. Row j of the matrix, sum_i s_i a_ij a_i, is computed when j first moves, unless it
+    is known from the start, for the price of one pass over the data: coordinates that never move cost nothing.
 
     Attributes
     ----------

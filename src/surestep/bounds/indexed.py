@@ -46,8 +46,8 @@ class Indexed(NamedTuple):
 
 
 def make_indexed(smoothness: Array, norms: Array, scale: Array) -> Indexed:
-    """Make the sampler of bounds on c divided by a scale; coordinates with L_i = 0 are never drawn."""
-    roots = np.sqrt(smoothness) * scale
+    """Make the sampler of bounds on c multiplied by a scale; coordinates with L_i = 0 are never drawn."""
+    roots = np.divide(np.sqrt(smoothness), scale, out=np.zeros_like(norms), where=scale > 0.0)
     rate = np.divide(norms, roots, out=np.zeros_like(norms), where=roots > 0.0) * (1.0 + 8.0 * EPS)
     largest, smallest = float(rate.max()), float(np.min(rate, where=rate > 0.0, initial=np.inf))
     n_rates = 1 if largest <= smallest * (1.0 + 1e-6) else _MOST_RATES

@@ -132,7 +132,7 @@ def fill_intervals(tracker: Any, lo: Array, hi: Array) -> None:
 
 @jit
 def fill_magnitudes(tracker: Any, penalty: Any, scale: Array, x: Array, lower: Array, upper: Array) -> None:
-    """Write bounds on c_j / scale_j, c_j the smallest element of the subdifferential in absolute value.
+    """Write bounds on scale_j c_j, c_j the smallest element of the subdifferential in absolute value.
 
     An upper bound of 0 certifies that coordinate j stays where it is; so does a scale of 0, for a column of zeros.
     """
@@ -142,4 +142,4 @@ def fill_magnitudes(tracker: Any, penalty: Any, scale: Array, x: Array, lower: A
         else:
             lo, hi = interval(tracker, j)
             low, high = magnitude_bounds(penalty, j, x[j], lo, hi)
-            lower[j], upper[j] = low / scale[j], high / scale[j]
+            lower[j], upper[j] = low * scale[j], high * scale[j]

@@ -58,7 +58,7 @@ class Data(NamedTuple):
     smoothness: Array  # of the loss along each coordinate
     norms: Array
     curvature: Array  # smoothness of loss and ridge term together
-    scale: Array  # of the coordinates, for the sampler
+    scale: Array  # of the gradient entries, for the sampler
 
 
 @jit
@@ -83,7 +83,7 @@ def descend(
         if i < 0:
             return int(i)
         worst = rule.value if rule.value > 0.0 else value
-        gamma = 1.0 / data.curvature[i] if rule.exact else 1.0 / (worst * p * data.scale[i] * data.scale[i])
+        gamma = 1.0 / data.curvature[i] if rule.exact else data.scale[i] * data.scale[i] / (worst * p)
         gradient = dot(columns, i, state.r)
         change = gradient_step(penalty, i, state.x[i], gradient, gamma) - state.x[i]
         if change == 0.0:

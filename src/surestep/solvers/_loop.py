@@ -72,8 +72,9 @@ def run(
     tol: float,
     callbacks: Iterable[Callback],
     trace_every: float,
+    seconds: float,
 ) -> Result:
-    """Advance a solver until its tolerance, its last epoch, or somebody's word.
+    """Advance a solver until its tolerance, its last epoch, or somebody's word; it took ``seconds`` to set up.
 
     The tolerance is on the duality gap, relative to the objective at zero. Where a problem has no certificate it is on
     the largest optimality violation c_j / sqrt(L_j), relative to that at zero.
@@ -82,7 +83,7 @@ def run(
     zero = np.zeros(problem.n_coordinates)
     at_zero = problem.objective(zero)
     target = tol * (at_zero if problem.has_certificate else _violation(problem, zero))
-    trace, seconds, epoch = Trace(), 0.0, 0.0
+    trace, epoch = Trace(), 0.0
     best_objective, best = math.inf, method.x.copy()
     first_error = None
     status = None

@@ -151,11 +151,20 @@ def coordinate_descent(
         raise ValueError(f"trace_every must be positive, got {trace_every}")
     if max_epochs == trace_every == np.inf:
         raise ValueError("trace_every and max_epochs must not both be infinite: the run would never look up")
+    begin = time.perf_counter()
     method = CoordinateDescent(
         problem, sampling, step, bounds, smoothness, _start(problem, warm_start), random_state, blocks
     )
     method.track_optimal, method.check_bounds = track_optimal, check_bounds
-    return run(method, problem, max_epochs=max_epochs, tol=tol, callbacks=callbacks, trace_every=trace_every)
+    return run(
+        method,
+        problem,
+        max_epochs=max_epochs,
+        tol=tol,
+        callbacks=callbacks,
+        trace_every=trace_every,
+        seconds=time.perf_counter() - begin,
+    )
 
 
 class CoordinateDescent:
@@ -186,7 +195,8 @@ class CoordinateDescent:
         if curvature == "constant":
             self.smoothness = self.scale * self.curvature.max()
         elif curvature == "unit":
-            self.smoothness, self.scale = self.scale, np.sqrt(self.curvature)
+            roots = np.sqrt(self.curvature)
+            self.smoothness, self.scale = self.scale, np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0.0)
         self.total = float(self.smoothness.sum())
         self.rng = np.random.default_rng(random_state)
         self.tracker = _tracker(sampling, bounds, problem)
@@ -260,7 +270,7 @@ class CoordinateDescent:
             still = float(np.count_nonzero(state.upper[self.active] == 0.0))
         row["still"] = still
         if self.track_optimal and self.active.size:
-            c = problem.optimality(state.x)[self.active] / self.scale[self.active]
+            c = problem.optimality(state.x)[self.active] * self.scale[self.active]
             row["optimal_value_ratio"] = optimal_sampling(c, self.smoothness[self.active]).value / self.total
         return row
 
