@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.bounds.snapshot import DISTANCE, LARGEST, Snapshot, radius_within
+from surestep.bounds.snapshot import DISTANCE, LARGEST, Snapshot, follow_largest, radius_within
 from surestep.bounds.tracker import EPS, Point
 from surestep.regularizers import magnitude_bounds
 from surestep.sampling.safe import Solution, solve
@@ -47,6 +47,9 @@ _REJECTIONS = 100_000
 
 # Lengths of a block that are looked into, in units of the steps that take as long as starting one.
 _LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+# Following the largest entry of r pays if it makes the value so much better.
+_WORTH_FOLLOWING = 1.05
 
 # r is expected to get as far as in the last block, in proportion to the square root of the number of steps; and a bit.
 _MARGIN = 1.2
@@ -178,13 +181,21 @@ def begin_block(
     """
     budget, length = np.full(2, np.inf), unit
     if steps > 0:
-        best = 0.0
+        best, solution = 0.0, None
         for multiple in _LENGTHS:
             trial = _MARGIN * reached * np.sqrt(multiple * unit / steps)
             _, solution = _solve(sampler, tracker, penalty, point, trial)
             promise = np.inf if solution is None else 1.0 / (solution.value * (1.0 + 1.0 / multiple))
             if promise > best:
                 best, budget, length = promise, trial, multiple * unit
+        if tracker.residual.size > 0:
+            # Following the largest entry makes every step dearer: is it worth that?
+            without = np.array([budget[0], np.inf])
+            _, solution = _solve(sampler, tracker, penalty, point, without)
+            multiple = length / unit
+            if solution is None or 1.0 / (solution.value * (1.0 + 1.0 / multiple)) >= best / _WORTH_FOLLOWING:
+                budget = without
+    follow_largest(tracker, budget[1] < np.inf)
     may_move, solution = _solve(sampler, tracker, penalty, point, budget)
     table, totals = sampler.table, sampler.totals
     totals[:] = 0.0

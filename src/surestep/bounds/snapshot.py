@@ -86,6 +86,17 @@ def start_snapshot(
     return kind(seen, np.zeros(0 if quadratic and not sparse else n_samples), np.zeros(7), one_sided)
 
 
+def follow_largest(tracker: Snapshot, follow: bool) -> None:
+    """Follow the largest entry or not, until the next refresh; to be said before any step is taken."""
+    tracker.totals[LARGEST] = 0.0 if follow and tracker.residual.size > 0 else np.inf
+
+
+def distances(tracker: Snapshot, r: Array) -> Array:
+    """Return how far r has come from the snapshot, in both norms."""
+    largest = np.max(np.abs(r - tracker.residual)) if tracker.residual.size > 0 else np.inf
+    return np.array([tracker.totals[DISTANCE], largest])
+
+
 @jit
 def radius_within(tracker: Snapshot, j: int, distance: float, largest: float, rounding: float) -> float:
     """How far entry j may move while r moves by the given distances, and may be off by rounding."""
@@ -172,5 +183,4 @@ def _(tracker, point):
     tracker.totals[ROUNDING] = point.rounding
     if tracker.residual.size > 0:
         tracker.residual[:] = point.r
-    else:
-        tracker.totals[LARGEST] = np.inf
+    follow_largest(tracker, True)

@@ -142,7 +142,7 @@ def _(tracker, columns, i, change, weights, r):
 
 @shift.register(Snapshot)
 def _(tracker, columns, i, change, weights, r):
-    if tracker.residual.size == 0:
+    if tracker.totals[LARGEST] == np.inf:  # nobody wants to know
         return _shift(columns, i, change, weights, r)
     squares, largest = _shift_away(columns, i, change, weights, r, tracker.residual)
     tracker.totals[LARGEST] = max(tracker.totals[LARGEST], largest)

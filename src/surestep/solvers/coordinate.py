@@ -14,7 +14,7 @@ from surestep.bounds.choose import make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.indexed import Indexed, make_indexed, restart
 from surestep.bounds.path import Path
-from surestep.bounds.snapshot import DISTANCE, LARGEST, Snapshot
+from surestep.bounds.snapshot import Snapshot, distances
 from surestep.bounds.tracker import (
     NoBounds,
     Point,
@@ -313,7 +313,7 @@ class CoordinateDescent:
         point = Point(state.x, state.r, gradient, norm, rounding)
         n_steps = self.active.size
         if isinstance(self.sampler, Blocks):
-            reached = self.tracker.totals[[DISTANCE, LARGEST]]
+            reached = distances(self.tracker, state.r)
             refresh(self.tracker, point)
             n_steps = self._begin_block(reached, point)
         else:
