@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from surestep.sampling.layout import build, line_up, make_order, sort_items
 from surestep.sampling.order import (
     BITS,
     DEPTH,
@@ -18,16 +19,12 @@ from surestep.sampling.order import (
     INSERTED,
     KIND,
     bucket_of,
-    build,
     insert,
-    line_up,
-    make_order,
     mass_from,
     node_of,
     pick,
     range_sums,
     remove,
-    sort_items,
     span_of,
 )
 

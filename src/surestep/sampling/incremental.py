@@ -35,8 +35,9 @@ class SafeSampler:
 
     It knows no losses and no matrices: tell it what you observe and how far things drift, and it draws from the exact
     safe sampling (eq. 7 of the paper) of what is then known, with the probability and the stepsize to go with it. A
-    draw, an observation and a drift together cost a few microseconds, whatever the number of coordinates, in a compiled
-    loop that calls the functions of `surestep.sampling.index`; from Python the calls themselves take some 100 more.
+    draw, an observation and a drift together cost one to a few microseconds, whatever the number of coordinates, in a
+    compiled loop that calls the functions of `surestep.sampling.index`; from Python the calls themselves take some 20
+    more.
 
     Parameters
     ----------
@@ -252,7 +253,7 @@ def _try_once(index: Index, u: float) -> tuple[int, float]:
 def _place_many(
     index: Index, indices: Integers, kind: Integers, roots: Array, rates: Array, low: Array, high: Array
 ) -> tuple[int, float]:
-    """Set bounds, unless some are wrong. Return which is the first wrong one, or -1; and how far all may be narrowed."""
+    """Set bounds, unless some are wrong. Return the place of the first wrong one, or -1, and how far to narrow them."""
     for k in range(indices.size):
         if not (0 <= indices[k] < kind.size and low[k] <= high[k] and low[k] < np.inf):
             return k, 0.0

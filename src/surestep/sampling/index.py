@@ -19,22 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit, lean
-from surestep.sampling.order import (
-    EXTRA,
-    FILL,
-    INSERTED,
-    Line,
-    Order,
-    build,
-    line_up,
-    sort_items,
-    insert,
-    make_order,
-    mass_from,
-    pick,
-    range_sums,
-    remove,
-)
+from surestep.sampling.layout import Line, build, line_up, make_order, sort_items
+from surestep.sampling.order import EXTRA, FILL, INSERTED, Order, insert, mass_from, pick, range_sums, remove
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

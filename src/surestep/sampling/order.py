@@ -79,42 +79,6 @@ class Order(NamedTuple):
     state: Integers
 
 
-class Line(NamedTuple):
-    """Items in a line by classes and keys, from which an `Order` is built; all that a build needs room for.
-
-    ``widths`` is, for each class, the range of keys that FILL new ones are expected in.
-    """
-
-    members: Integers
-    keys: Array
-    widths: Array
-
-
-def make_order(weight: Array, n_classes: int) -> tuple[Order, Line]:
-    """Make room for all items, and for builds; none is there yet."""
-    n = weight.size
-    n_buckets = 2 * (n // FILL) + 4 * n_classes
-    n_chunks = n // FILL + n_buckets + 1
-    levels, width = [FAN], n_buckets
-    while width > 1:
-        width = -(-width // FAN)
-        levels.append(levels[-1] + width * FAN)
-    order = Order(
-        items=np.zeros(n, ITEM),
-        slots=np.zeros(n_chunks * FILL, SLOT),
-        chunks=np.zeros(n_chunks, np.int64),
-        buckets=np.zeros(n_buckets, BUCKET),
-        nodes=np.zeros(levels[-1] + 1 + 2 * n_classes, NODE),
-        state=np.zeros(FIRST + KIND * n_classes + 1, np.int64),
-    )
-    order.items["weight"] = weight
-    order.state[DEPTH] = len(levels)
-    order.state[LEVELS : LEVELS + len(levels)] = levels
-    line = Line(np.zeros(n, np.int64), np.zeros(n), np.zeros(n_classes))
-    build(order, line, sort_items(order, line, np.full(n, -1), np.zeros(n)))
-    return order, line
-
-
 @lean
 def node_of(order: Order, b: int, d: int) -> int:
     """Return the node of bucket b in level d: the leaf if d is 0, then those above it."""
@@ -199,7 +163,7 @@ def _wipe(order: Order, kind: int, b: int) -> None:
 
 
 @lean
-def _append(order: Order, i: int, kind: int, key: float, b: int) -> None:
+def append(order: Order, i: int, kind: int, key: float, b: int) -> None:
     """Put an item into a bucket, without touching the tree."""
     item, bucket = order.items[i], order.buckets[b]
     count = bucket["count"]
@@ -219,7 +183,7 @@ def _append(order: Order, i: int, kind: int, key: float, b: int) -> None:
 def insert(order: Order, i: int, kind: int, key: float) -> None:
     """Add an item that is not there. Cost O(log n)."""
     b = bucket_of(order, kind, key, 0)
-    _append(order, i, kind, key, b)
+    append(order, i, kind, key, b)
     _adjust(order, kind, b, order.items[i]["weight"], key)
     order.state[INSERTED] += 1
 
@@ -228,13 +192,14 @@ def insert(order: Order, i: int, kind: int, key: float) -> None:
 def remove(order: Order, i: int) -> None:
     """Take an item out, if it is there: the last member of the bucket fills its place. Cost O(log n)."""
     item = order.items[i]
-    b = np.int64(item["bucket"])
+    b: Any = np.int64(item["bucket"])  # the kernels called from here know but one kind of integer
     if b < 0:
         return
     bucket = order.buckets[b]
     chunk, count = bucket["head"], bucket["count"] - 1
     hole, last = order.slots[item["slot"]], order.slots[chunk * FILL + count % FILL]
-    kind, key = np.int64(hole["kind"]), hole["key"]
+    kind: Any = np.int64(hole["kind"])
+    key = hole["key"]
     order.items[last["item"]]["slot"] = item["slot"]
     hole["key"], hole["weight"], hole["item"] = last["key"], last["weight"], last["item"]
     item["slot"], item["bucket"] = -1, -1
@@ -247,7 +212,7 @@ def remove(order: Order, i: int) -> None:
 
 
 @lean
-def _sums_in_bucket(order: Order, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
+def sums_in_bucket(order: Order, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the members of one bucket with low < k < high."""
     slots, bucket = order.slots, order.buckets[b]
     zeroth = first = second = 0.0
@@ -283,16 +248,16 @@ def _sum_span(order: Order, j: int, begin: int, end: int) -> None:
     while left < right:
         level = order.state[LEVELS + d]
         while left < right and left % FAN != 0:
-            _add_node(span, nodes[level + left])
+            add_node(span, nodes[level + left])
             left += 1
         while left < right and right % FAN != 0:
             right -= 1
-            _add_node(span, nodes[level + right])
+            add_node(span, nodes[level + right])
         left, right, d = left >> BITS, right >> BITS, d + 1
 
 
 @lean
-def _add_node(node: Any, other: Any) -> None:
+def add_node(node: Any, other: Any) -> None:
     """Add the sums of another node to those of a node."""
     x, y, z = _sums_in_node(other, -node["pivot"])
     node["mass"] += x
@@ -305,13 +270,13 @@ def range_sums(order: Order, kind: int, low: float, high: float, offset: float) 
     """Sums of w, w (k + s) and w (k + s)^2 over the items of a class with low < k < high; s is the offset."""
     state, c = order.state, KIND * kind
     end = bucket_of(order, kind, high, state[END + c])
-    zeroth, first, second = _sums_in_bucket(order, end, low, high, offset)
+    zeroth, first, second = sums_in_bucket(order, end, low, high, offset)
     begin = state[FIRST + c]
     if low > -np.inf:
         # Keys equal to ``low`` may fill many buckets: begin after those that hold nothing above it.
         begin = bucket_of(order, kind, np.nextafter(low, np.inf), state[BEGIN + c] - 1) + 1
         if begin <= end:
-            x, y, z = _sums_in_bucket(order, begin - 1, low, high, offset)
+            x, y, z = sums_in_bucket(order, begin - 1, low, high, offset)
             zeroth, first, second = zeroth + x, first + y, second + z
     if begin < end:
         if begin != state[BEGIN + c] or end != state[END + c]:
@@ -323,7 +288,7 @@ def range_sums(order: Order, kind: int, low: float, high: float, offset: float) 
 
 
 @lean
-def _mass_in_bucket(order: Order, b: int, low: float) -> float:
+def mass_in_bucket(order: Order, b: int, low: float) -> float:
     """Sum of w over the members of one bucket with k >= low."""
     slots, bucket = order.slots, order.buckets[b]
     total = 0.0
@@ -341,7 +306,7 @@ def mass_from(order: Order, kind: int, low: float) -> float:
     """Sum of w over the items of a class with k >= low, infinite keys among them."""
     state, c = order.state, KIND * kind
     begin, end = bucket_of(order, kind, low, state[ABOVE + c] - 1), state[FIRST + c + KIND]
-    total = _mass_in_bucket(order, begin, low)
+    total = mass_in_bucket(order, begin, low)
     if begin + 1 < end:
         if begin + 1 != state[ABOVE + c]:
             _sum_span(order, span_of(order, kind) + 1, begin + 1, end)
@@ -361,7 +326,7 @@ def _pick_in_bucket(
 ) -> tuple[int, float, bool]:
     """Return the member where the sum passes ``target`` (or the last one met), what is left, and whether it passed."""
     slots = order.slots
-    found = -1
+    found: Any = -1
     chunk, size = np.int64(order.buckets[b]["head"]), (order.buckets[b]["count"] - 1) % FILL + 1
     while chunk >= 0:
         for s in range(chunk * FILL, chunk * FILL + size):
@@ -428,115 +393,3 @@ def pick(order: Order, kind: int, low: float, high: float, offset: float, by_key
             target -= weight
         left, right, d = left >> BITS, right >> BITS, d + 1
     return -1
-
-
-def sort_items(order: Order, line: Line, kind: Integers, key: Array) -> int:
-    """Line up all items anew, by these classes and keys; those of class -1 are not there. Return how many are.
-
-    To be followed by `build`. Cost O(n log n).
-    """
-    order.items["bucket"] = -1
-    there = np.flatnonzero(kind >= 0)
-    members = there[np.lexsort((key[there], kind[there]))]
-    line.members[: members.size], line.keys[: members.size] = members, key[members]
-    order.state[FIRST::KIND] = np.searchsorted(kind[members], np.arange(line.widths.size + 1))
-    return members.size
-
-
-@lean
-def line_up(order: Order, line: Line, kind: int, shift: float, end: int) -> int:
-    """Line up the items of a class by their keys plus a shift, from place ``end`` on; return where they end.
-
-    Only buckets have to be sorted. To be followed by `build`, when it has been done for all classes in turn. Cost O(n).
-    """
-    members, keys, slots, c = line.members, line.keys, order.slots, FIRST + KIND * kind
-    first, order.state[c] = order.state[c], end
-    for b in range(first, order.state[c + KIND]):
-        begin, bucket = end, order.buckets[b]
-        chunk, size = np.int64(bucket["head"]), (bucket["count"] - 1) % FILL + 1
-        while chunk >= 0:
-            for s in range(chunk * FILL, chunk * FILL + size):
-                members[end], keys[end] = slots[s]["item"], slots[s]["key"] + shift
-                end += 1
-            chunk, size = order.chunks[chunk], FILL
-        _sort(members, keys, begin, end)
-    return end
-
-
-@lean
-def _sort(members: Integers, keys: Array, begin: int, end: int) -> None:
-    """Sort a part of both by the keys: Shell's method, which is quick for a dozen and still good for a million."""
-    gap = end - begin
-    while gap > 1:
-        gap = max(gap * 5 // 11, 1)
-        for first in range(begin + gap, end):
-            m, member, key = first, members[first], keys[first]
-            while m >= begin + gap and keys[m - gap] > key:
-                members[m], keys[m] = members[m - gap], keys[m - gap]
-                m -= gap
-            members[m], keys[m] = member, key
-
-
-@lean
-def build(order: Order, line: Line, total: int) -> None:
-    """Lay out anew all items that have been lined up; ``state`` says where those of each class begin. Cost O(n).
-
-    Each bucket gets FILL items. Keys to come are expected at 0 and further and further to the left of it, about FILL of
-    them in every width of their class: finer edges are prepared there.
-    """
-    members, keys, state, n_classes = line.members, line.keys, order.state, line.widths.size
-    for b in range(order.buckets.size):
-        order.buckets[b]["head"], order.buckets[b]["count"] = -1, 0
-    for chunk in range(order.chunks.size):
-        order.chunks[chunk] = chunk + 1
-    order.chunks[order.chunks.size - 1] = -1
-    state[FREE] = state[EXTRA] = state[INSERTED] = 0
-    state[FIRST + KIND * n_classes] = total
-    spare = order.buckets.size - total // FILL - 2 * n_classes
-    b = m = 0
-    for k in range(n_classes):
-        end, width = state[FIRST + KIND * (k + 1)], line.widths[k]
-        # Edges are at the last of every FILL members, and at -extra * width, ..., -2 * width, -width.
-        extra = (spare * (end - m + 1)) // (total + n_classes) if width > 0.0 else 0
-        state[FIRST + KIND * k] = b
-        forget_spans(order, k)
-        while m < end or extra > 0:
-            if extra > 0 and (m == end or -extra * width < keys[m]):
-                order.buckets[b]["edge"] = -extra * width
-                b += 1
-                extra -= 1
-            else:
-                if order.buckets[b]["count"] == FILL:
-                    order.buckets[b]["edge"] = keys[m - 1]
-                    b += 1
-                _append(order, members[m], k, keys[m], b)
-                m += 1
-        order.buckets[b]["edge"] = np.inf
-        b += 1
-    state[FIRST + KIND * n_classes] = b
-    _sum_nodes(order)
-
-
-@lean
-def _sum_nodes(order: Order) -> None:
-    """Compute all nodes from the members of the buckets, which lie in order."""
-    nodes = order.nodes
-    for j in range(nodes.size):
-        nodes[j]["mass"] = nodes[j]["first"] = nodes[j]["second"] = 0.0
-    for b in range(order.buckets.size):
-        node, bucket = nodes[node_of(order, b, 0)], order.buckets[b]
-        # The first bucket of a class has no edge to its left.
-        pivot = order.buckets[b - 1]["edge"] if b > 0 else np.inf
-        if pivot == np.inf and bucket["count"] > 0:
-            pivot = order.slots[bucket["head"] * FILL]["key"]
-        if pivot == np.inf:
-            pivot = bucket["edge"] if bucket["edge"] < np.inf else 0.0
-        node["pivot"] = pivot
-        _, node["first"], node["second"] = _sums_in_bucket(order, b, -np.inf, np.inf, -pivot)
-        node["mass"] = _mass_in_bucket(order, b, -np.inf)
-    for d in range(1, order.state[DEPTH]):
-        for b in range(0, order.buckets.size, 1 << (BITS * d)):
-            node, first = nodes[node_of(order, b, d)], node_of(order, b, d - 1)
-            node["pivot"] = nodes[first]["pivot"]
-            for child in range(first, first + FAN):
-                _add_node(node, nodes[child])
