@@ -1,4 +1,4 @@
-"""How an `Order` is laid out, and laid out anew when buckets no longer fit the keys or rounding has blurred the sums."""
+"""How an `Order` is laid out, and laid out anew when buckets no longer fit the keys or rounding blurs the sums."""
 
 from __future__ import annotations
 
