@@ -41,7 +41,7 @@ SAFE = {
     "constant": {"safe": {"sampling": "safe", "smoothness": "constant"}},
 }
 
-MOST_SECONDS = 20.0
+MOST_SECONDS = 10.0
 
 
 def measure(problem: ss.Problem, best: float, start: float, every: int, **options) -> tuple[list[float], float]:

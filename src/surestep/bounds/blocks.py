@@ -48,6 +48,10 @@ _REJECTIONS = 100_000
 # Lengths of a block that are looked into, in units of the steps that take as long as starting one.
 _LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
+# A block without a budget, where bounds would tell nothing, is no longer than this: they may be worth something later.
+_LENGTH_WITHOUT_BUDGET = 16.0
+_CHEAPER_WITHOUT_BUDGET = 1.1
+
 # Following the largest entry of r pays if it makes the value so much better.
 _WORTH_FOLLOWING = 1.05
 
@@ -126,6 +130,8 @@ def _(sampler, tracker, penalty, j, x, step):
     totals, table = sampler.totals, sampler.table
     distance, largest = tracker.totals[DISTANCE], tracker.totals[LARGEST]
     totals[ROUNDING] += step.rounding
+    if totals[BUDGET] == np.inf:
+        return
     if distance > totals[BUDGET] or largest > totals[LARGEST_BUDGET]:
         totals[ENDED] = 1.0
         return
@@ -181,14 +187,16 @@ def begin_block(
     """
     budget, length = np.full(2, np.inf), unit
     if steps > 0:
-        best, solution = 0.0, None
+        # Without a budget the sampling is fixed, and steps are cheaper because there are no bounds to keep.
+        length = _LENGTH_WITHOUT_BUDGET * unit
+        best = _CHEAPER_WITHOUT_BUDGET / (sampler.table[:, WEIGHT].sum() * (1.0 + 1.0 / _LENGTH_WITHOUT_BUDGET))
         for multiple in _LENGTHS:
             trial = _MARGIN * reached * np.sqrt(multiple * unit / steps)
             _, solution = _solve(sampler, tracker, penalty, point, trial)
             promise = np.inf if solution is None else 1.0 / (solution.value * (1.0 + 1.0 / multiple))
             if promise > best:
                 best, budget, length = promise, trial, multiple * unit
-        if tracker.residual.size > 0:
+        if tracker.residual.size > 0 and budget[0] < np.inf:
             # Following the largest entry makes every step dearer: is it worth that?
             without = np.array([budget[0], np.inf])
             _, solution = _solve(sampler, tracker, penalty, point, without)
@@ -205,11 +213,20 @@ def begin_block(
         if np.any(table[may_move, LOWER] > 0.0):
             totals[LEVEL] = np.ldexp(solution.level, solution.level_exponent)
         mass = solution.value * (totals[LEVEL] if totals[LEVEL] > 0.0 else 1.0)
-        table[may_move, PROPOSED] = solution.probabilities * mass
         totals[TOTAL] = totals[START] = mass
         totals[SQUARES] = table[:, LOWER] @ table[:, LOWER]
-        keep, other = table[:, PROPOSED] * (table.shape[0] / mass), np.arange(table.shape[0])
+        table[:, MASS] = 0.0
+        table[may_move, MASS] = solution.probabilities * mass
+        lower, upper = table[:, LOWER].copy(), table[:, UPPER].copy()
+        # After a visit bounds are up to twice the budget wide, and may allow more than now: that must be proposed too.
+        _inflate(sampler, tracker, penalty, point, 2.0 * budget[0], 2.0 * budget[1])
+        free = np.sqrt(table[may_move, WEIGHT]) * np.minimum(
+            np.sqrt(table[may_move, WEIGHT]) * totals[LEVEL], table[may_move, UPPER]
+        )
+        table[may_move, PROPOSED] = np.maximum(table[may_move, MASS], free)
+        table[:, LOWER], table[:, UPPER] = lower, upper
+        keep = table[:, PROPOSED] * (table.shape[0] / table[:, PROPOSED].sum())
+        other = np.arange(table.shape[0])
         fill_alias(keep, other)
         table[:, KEEP], table[:, OTHER] = keep, other
-    table[:, MASS] = table[:, PROPOSED]
     return max(int(length), 1)
