@@ -10,8 +10,8 @@ import scipy.stats
 from hypothesis import given, settings
 
 import surestep as ss
+from plain import uncompiled
 from reference import quotient, vertices
-from surestep.bounds import snapshot
 from surestep.bounds.blocks import (
     BUDGET,
     ENDED,
@@ -32,7 +32,7 @@ from surestep.bounds.blocks import (
 from surestep.bounds.tracker import Point
 from surestep.losses import Squared
 from surestep.sampling.samplers import NONE, OVER, draw
-from surestep.solvers import _descent, coordinate
+from surestep.solvers import coordinate
 from surestep.solvers.coordinate import CoordinateDescent
 from zoo import data, problems, reference_optimum
 
@@ -46,17 +46,9 @@ def _even_few(monkeypatch):
 
 
 @pytest.fixture
-def uncompiled(monkeypatch):
-    """The loop of the solver as plain Python, so that no combination of types has to be compiled."""
-    for module, name in (
-        (coordinate, "descend"),
-        (_descent, "_move_by_entries"),
-        (_descent, "_shift"),
-        (_descent, "_shift_away"),
-        (snapshot, "_arrive"),
-    ):
-        kernel = getattr(module, name)
-        monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
+def plain_python():
+    with uncompiled():
+        yield
 
 
 def make_method(problem, step="adaptive", smoothness="coordinate", seed=0):
@@ -107,7 +99,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "smoothness"), CASES)
 @pytest.mark.parametrize("step", ["adaptive", "exact"])
-def test_bounds_and_worst_case_hold_after_every_step_of_a_block(name, smoothness, step, uncompiled, monkeypatch):
+def test_bounds_and_worst_case_hold_after_every_step_of_a_block(name, smoothness, step, plain_python, monkeypatch):
     monkeypatch.setattr(coordinate, "_STEP", 1e4)  # a new block is cheap, so that its budget may be small
     method = make_method(ZOO[name], step, smoothness)
     n_checked, knew = 0, False

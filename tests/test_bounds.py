@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import scipy.sparse
 from hypothesis import given, settings
 
 import surestep as ss
-from surestep.bounds import snapshot
+from plain import uncompiled
 from surestep.bounds.choose import absolute_sums, lengths, make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.path import Path, start_path
@@ -30,27 +29,11 @@ from surestep.bounds.tracker import (
 )
 from surestep.design import dot
 from surestep.losses import Huber, Logistic, Squared, SquaredHinge
-from surestep.solvers import _descent
 from surestep.solvers._descent import Data, move, shift
 from surestep.solvers.coordinate import CoordinateDescent
 from zoo import data, problems
 
 EPS = np.finfo(float).eps
-
-
-@contextlib.contextmanager
-def uncompiled():
-    """Moves as plain Python, from the same source as the compiled kernels: no combination of types is compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in (
-            (_descent, "_move_by_entries"),
-            (_descent, "_shift"),
-            (_descent, "_shift_away"),
-            (snapshot, "_arrive"),
-        ):
-            kernel = getattr(module, name)
-            patch.setattr(module, name, getattr(kernel, "py_func", kernel))
-        yield
 
 
 fill_magnitudes_in_python = getattr(fill_magnitudes, "py_func", fill_magnitudes)

@@ -9,14 +9,14 @@ import pytest
 import scipy.sparse
 
 import surestep as ss
-from surestep.bounds import snapshot
+from plain import uncompiled
 from surestep.bounds.indexed import Indexed, make_indexed
 from surestep.bounds.path import Path
 from surestep.bounds.snapshot import Snapshot
 from surestep.sampling.incremental import _fill_bounds
 from surestep.sampling.index import solve
 from surestep.sampling.samplers import Safe
-from surestep.solvers import _descent, coordinate
+from surestep.solvers import coordinate
 from surestep.solvers.coordinate import CoordinateDescent
 
 N, D = 40, 300
@@ -70,17 +70,9 @@ def index_bounds(sampler):
 
 
 @pytest.fixture
-def uncompiled(monkeypatch):
-    """The loop of the solver as plain Python, so that no combination of types has to be compiled."""
-    for module, name in (
-        (coordinate, "descend"),
-        (_descent, "_move_by_entries"),
-        (_descent, "_shift"),
-        (_descent, "_shift_away"),
-        (snapshot, "_arrive"),
-    ):
-        kernel = getattr(module, name)
-        monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
+def plain_python():
+    with uncompiled():
+        yield
 
 
 @pytest.mark.parametrize("smoothness", ["coordinate", "constant"])
@@ -97,7 +89,7 @@ def uncompiled(monkeypatch):
     ],
 )
 def test_every_bound_of_the_index_holds_after_every_step(
-    loss, penalty, sparse, intercept, bounds, smoothness, uncompiled
+    loss, penalty, sparse, intercept, bounds, smoothness, plain_python
 ):
     problem = make_problem(loss, penalty, sparse, intercept)
     method = Watched(problem, "safe", "adaptive", bounds, smoothness, np.zeros(problem.n_coordinates), 3)
@@ -120,7 +112,7 @@ def test_every_bound_of_the_index_holds_after_every_step(
         assert method.widths[-1] < method.widths[0]  # it began with nothing
 
 
-def test_a_bound_that_does_not_hold_would_be_found(uncompiled):
+def test_a_bound_that_does_not_hold_would_be_found(plain_python):
     """The check above can fail: with too small a rate the bounds are soon wrong."""
     problem = make_problem("squared", "l1", False)
     method = Watched(problem, "safe", "adaptive", "snapshot", "coordinate", np.zeros(D), 3)
@@ -189,7 +181,7 @@ def test_without_a_penalty_it_fits_the_data(smoothness):
 
 
 @pytest.mark.parametrize("bounds", ["cauchy-schwarz", "snapshot"])
-def test_the_sampling_is_that_of_the_trackers_own_bounds_where_there_is_one_rate(bounds, uncompiled):
+def test_the_sampling_is_that_of_the_trackers_own_bounds_where_there_is_one_rate(bounds, plain_python):
     """Data of both signs and L proportional to the squared norms: the index knows what the tracker knows."""
     problem = make_problem("squared", "l1", False)
     method = CoordinateDescent(problem, "safe", "adaptive", bounds, "coordinate", np.zeros(D), 0)

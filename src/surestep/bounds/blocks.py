@@ -4,9 +4,10 @@ At the start of a block the whole gradient is known. Its bounds are inflated by 
 before the block is over; the safe sampling of the inflated bounds is solved for once, in O(n), and drawn from in O(1).
 
 Unvisited coordinates keep within the inflated bounds for the whole block. A visited one does not (its own penalty term
-has moved): it gets new bounds, valid for the rest of the block, and its share of the sampling goes down with them by
-rejection; it never goes up. The level m stays. In normalised units, p_i = L_i t_i / T with T = sum L_i t_i and t_i =
-clip(m, lt_i, ut_i), or less. The worst case of p over the present bounds is T lambda, where lambda is the root of
+has moved): it gets new bounds, valid for the rest of the block, and its share of the sampling goes with them, by
+rejection, though not above what the table proposes. The level m stays. In normalised units, p_i = L_i t_i / T with T =
+sum L_i t_i and t_i = clip(m, lt_i, ut_i), or less. The worst case of p over the present bounds is T lambda, lambda the
+root of
 
     F(lambda) = sum_i L_i tau_i^2 (1 / t_i - lambda),    tau_i = ut_i where t_i < 1 / lambda, else lt_i,
 
@@ -33,7 +34,8 @@ from surestep.sampling.samplers import NONE, OVER, draw, fill_alias, looks_at_bo
 Array = NDArray[np.float64]
 
 # Columns of `Blocks.table`, a cache line for each coordinate: the alias table of the start of the block (how much of
-# its own place a coordinate keeps, and who has the rest); L t then, and now; the present bounds on c; L and the scale.
+# its own place a coordinate keeps, and who has the rest); the L t that it proposes, and the present one; the present
+# bounds on c; L and the scale.
 KEEP, OTHER, PROPOSED, MASS, LOWER, UPPER, WEIGHT, SCALE = 0, 1, 2, 3, 4, 5, 6, 7
 
 # Places in `Blocks.totals`: the level m (0 where no lower bound is positive: then p ~ L among those that may move); T;

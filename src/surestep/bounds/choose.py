@@ -74,7 +74,8 @@ def _gram_matrix(problem: Problem) -> NDArray[np.float64]:
     if problem.fit_intercept:
         X = np.column_stack([X, np.ones(problem.n_samples)])
     X = np.sqrt(problem.weights)[:, None] * X
-    return np.ascontiguousarray(X.T @ X)
+    gram: NDArray[np.float64] = X.T @ X
+    return gram
 
 
 def _exact_is_cheap(problem: Problem) -> bool:

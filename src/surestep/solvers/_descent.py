@@ -162,7 +162,10 @@ def _shift(columns: Any, i: int, change: float, weights: Array, r: Array) -> flo
 
 @jit
 def _shift_away(columns: Any, i: int, change: float, weights: Array, r: Array, reference: Array) -> tuple[float, float]:
-    """Do the same, and also return the largest distance of a touched entry from a reference."""
+    """Do the same, and also return the largest distance of a touched entry from a reference.
+
+    A loop of its own: looking for the largest keeps the compiler from vectorising, five times slower on dense columns.
+    """
     squares = largest = 0.0
     for k in range(n_entries(columns, i)):
         row, value = entry(columns, i, k)

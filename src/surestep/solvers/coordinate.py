@@ -40,7 +40,6 @@ CURVATURES = ("coordinate", "constant", "unit")
 # So few coordinates are looked at one by one in less time than an index takes.
 _FEW = 256
 
-
 # What a block of steps costs to start, for each coordinate, and what a step costs besides going through its column: in
 # units of the time that one entry of a column takes (measured).
 _START_PER_COORDINATE = 60
@@ -200,7 +199,7 @@ class CoordinateDescent:
         self.total = float(self.smoothness.sum())
         self.rng = np.random.default_rng(random_state)
         self.tracker = _tracker(sampling, bounds, problem)
-        in_blocks = blocks is True or (blocks == "auto" and isinstance(bounds, str) and bounds == "auto")
+        in_blocks = blocks is True or (blocks == "auto" and bounds == "auto")
         self.sampler, fixed_value = self._make_sampler(sampling, in_blocks)
         self.rule = Rule(step == "exact", fixed_value if step == "fixed" else 0.0)
         self.rounding = rounding_of(problem)
