@@ -112,6 +112,20 @@ def test_min_subgradient_vanishes_exactly_where_a_prox_step_stays(regularizer, g
         assert abs(moved) <= step * abs(c) * (1 + 1e-9) + 1e-13
 
 
+@given(regularizers, numbers, st.floats(0.05, 10.0), st.data())
+def test_a_gradient_step_is_a_prox_step_with_the_ridge_term_on_the_other_side(regularizer, g, curvature, data):
+    """1 / step = 1 / (step of the prox) + l2: the same quadratic model, written in two ways."""
+    reg = regularizer.bind(1, False)
+    x = data.draw(points(reg))
+    moved = r.gradient_step(reg, 0, x, g, 1.0 / (curvature + reg.l2[0]))
+    assert moved == pytest.approx(r.prox(reg, 0, x - g / curvature, 1.0 / curvature), rel=1e-9, abs=1e-9)
+    c = r.min_subgradient(reg, 0, x, g)
+    if c == 0.0:
+        assert moved == pytest.approx(x, abs=1e-13)
+    elif abs(c) > 1e-9:
+        assert (moved - x) * c < 0.0
+
+
 ends = st.one_of(st.just(-INF), st.just(INF), numbers)
 
 
