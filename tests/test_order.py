@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from surestep.sampling.layout import build, line_up, make_order, sort_items
 from surestep.sampling.order import (
+    BITS,
+    DEPTH,
     FILL,
     FIRST,
     FREE,
     INSERTED,
+    KIND,
     bucket_of,
-    build,
     insert,
-    make_order,
     mass_from,
+    node_of,
     pick,
     range_sums,
     remove,
+    span_of,
 )
 
 
@@ -30,7 +34,7 @@ class Model:
 
     def __init__(self, weight, n_classes):
         self.weight = np.asarray(weight, float)
-        self.order = make_order(self.weight, n_classes)
+        self.order, self.line = make_order(self.weight, n_classes)
         self.kind = np.full(self.weight.size, -1)
         self.key = np.zeros(self.weight.size)
         self.n_classes = n_classes
@@ -48,7 +52,14 @@ class Model:
         self.kind[i] = -1
 
     def build(self, width):
-        build(self.order, self.kind, np.full(self.n_classes, width))
+        """Lay all out anew: from the order itself, or from the classes and keys that should be there."""
+        self.line.widths[:], end = width, 0
+        if width == 0.0:
+            end = sort_items(self.order, self.line, self.kind, self.key)
+        else:
+            for k in range(self.n_classes):
+                end = line_up(self.order, self.line, k, 0.0, end)
+        build(self.order, self.line, end)
 
     def members(self, kind):
         """Keys and weights of a class."""
@@ -80,7 +91,7 @@ def check_structure(model):
     """Every item is where its key belongs, nothing is lost, and what is counted is there."""
     order, buckets = model.order, model.order.buckets
     used, seen = chain(order, order.state[FREE]), []
-    starts = order.state[FIRST:]
+    starts = order.state[FIRST::KIND]
     assert (np.diff(starts) >= 1).all()
     assert 0 == starts[0] < starts[-1] <= buckets.size
     for k, (begin, end) in enumerate(pairwise(starts)):
@@ -100,11 +111,10 @@ def check_structure(model):
             np.testing.assert_array_equal(order.slots["key"][slots], keys)
             np.testing.assert_array_equal(order.slots["weight"][slots], model.weight[members])
             np.testing.assert_array_equal(order.items["slot"][members], slots)
-            np.testing.assert_array_equal(order.items["key"][members], keys)
+            assert (order.slots["kind"][slots] == k).all()
             assert (order.items["bucket"][members] == b).all()
             assert (keys <= edges[b - begin]).all()
             assert b == begin or (keys >= edges[b - begin - 1]).all()
-            assert ((buckets[b]["least"] <= keys) & (keys <= buckets[b]["greatest"])).all()
     assert (buckets["count"][starts[-1] :] == 0).all()
     assert sorted(seen) == np.flatnonzero(model.kind >= 0).tolist()
     assert (order.items["bucket"][model.kind < 0] == -1).all()
@@ -113,21 +123,36 @@ def check_structure(model):
 
 def check_nodes(model, rtol):
     """Every node holds the sums over the items below it; those with keys only where no bucket reaches to infinity."""
-    nodes, half = model.order.nodes, model.order.nodes.size // 2
-    where = model.order.items["bucket"]
-    for j in range(1, 2 * half):
-        level = half.bit_length() - j.bit_length()
-        below = np.flatnonzero((where >= 0) & (((where + half) >> level) == j))
-        weight, key = model.weight[below], model.key[below]
-        apart = np.where(key < np.inf, key - nodes[j]["pivot"], 0.0)
-        span = 2.0 * model.farthest  # as large as the terms that have come and gone
-        assert nodes[j]["count"] == below.size
-        assert abs(nodes[j]["mass"] - weight.sum()) <= rtol * weight.sum()
-        edges = model.order.buckets["edge"][(j << level) - half : ((j + 1) << level) - half]
-        if edges.size < 1 << level or edges.max() == np.inf:
-            continue
-        assert abs(nodes[j]["first"] - weight @ apart) <= rtol * weight.sum() * span
-        assert abs(nodes[j]["second"] - weight @ apart**2) <= rtol * weight.sum() * span**2
+    order, n_buckets, n = model.order, model.order.buckets.size, 0
+    for d in range(order.state[DEPTH]):
+        for b in range(0, n_buckets, 1 << BITS * d):
+            check_node(model, node_of(order, b, d), b, min(b + (1 << BITS * d), n_buckets), rtol)
+            n += 1
+    assert n >= n_buckets + (n_buckets > 1)
+    for k in range(model.n_classes):
+        first, begin, end, above, last = order.state[FIRST + KIND * k : FIRST + KIND * (k + 1) + 1]
+        if begin < end:
+            assert first <= begin < end <= last
+            check_node(model, span_of(order, k), begin, end, rtol)
+        if above < last:
+            assert first < above
+            check_node(model, span_of(order, k) + 1, above, last, rtol)
+
+
+def check_node(model, j, begin, end, rtol):
+    """A node holds the sums over the buckets from ``begin`` to before ``end``."""
+    node, where = model.order.nodes[j], model.order.items["bucket"]
+    below = np.flatnonzero((begin <= where) & (where < end))
+    weight, key = model.weight[below], model.key[below]
+    apart = np.where(key < np.inf, key - node["pivot"], 0.0)
+    span = 2.0 * model.farthest  # as large as the terms that have come and gone
+    assert abs(node["mass"] - weight.sum()) <= rtol * weight.sum()
+    if below.size == 0:
+        assert (node["mass"], node["first"], node["second"]) == (0.0, 0.0, 0.0)
+    if model.order.buckets["edge"][begin:end].max() == np.inf:
+        return
+    assert abs(node["first"] - weight @ apart) <= rtol * weight.sum() * span
+    assert abs(node["second"] - weight @ apart**2) <= rtol * weight.sum() * span**2
 
 
 def check_queries(model, rng, keys, count=6):
@@ -306,7 +331,8 @@ def test_emptied_it_holds_nothing_but_zeros():
         model.remove(i)
     remove(model.order, 0)  # once more: nothing happens
     check_structure(model)
-    for field in ("mass", "first", "second", "count"):
+    check_nodes(model, 0.0)
+    for field in ("mass", "first", "second"):
         assert not model.order.nodes[1:][field].any()
     assert mass_from(model.order, 0, -np.inf) == 0.0
     assert pick(model.order, 0, -np.inf, np.inf, 0.0, False, 0.0) == -1
@@ -317,7 +343,7 @@ def test_edges_are_prepared_for_keys_that_come_from_the_left():
     for i in range(160):
         model.insert(i, 0, float(i))
     model.build(0.5)
-    buckets = {bucket_of(model.order, 0, -0.5 * step + 0.25) for step in range(1, 11)}
+    buckets = {bucket_of(model.order, 0, -0.5 * step + 0.25, 0) for step in range(1, 11)}
     assert len(buckets) == 10  # a bucket of its own for every width
     for i in range(160, 320):
         model.insert(i, 0, -0.5 * (i - 160) / FILL)

@@ -39,7 +39,21 @@ def jit(function: Function | None = None, *, fastmath: frozenset[str] = frozense
     """
     if function is None:
         return lambda f: jit(f, fastmath=fastmath)
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    return _compiled(function, fastmath=set(fastmath))
+
+
+def lean(function: Function) -> Function:
+    """Compile a kernel that makes no arrays.
+
+    It leaves the reference counts of its arguments alone: with a tuple of many arrays, to raise and lower every one of
+    them would take longer than all that a short kernel does.
+    """
+    compiled: Function = _compiled(function, _nrt=False)
+    return compiled
+
+
+def _compiled(function: Function, **options: Any) -> Any:
+    options.update(nogil=True, error_model="numpy")
     try:
         return _caching_own_types(numba.njit(cache=True, **options)(function))
     except RuntimeError as error:  # Numba: "cannot cache function ...: no locator available"

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surestep._jit import jit
+from surestep._jit import jit, lean
 from surestep.sampling.distribution import as_vector, check_entries
 from surestep.sampling.index import (
     FRESH,
     TOTAL,
+    TRIES,
     VALUE,
     Index,
     draw_from,
@@ -20,6 +21,7 @@ from surestep.sampling.index import (
     place,
     probability,
     solve,
+    try_to_draw,
 )
 
 Array = NDArray[np.float64]
@@ -33,8 +35,9 @@ class SafeSampler:
 
     It knows no losses and no matrices: tell it what you observe and how far things drift, and it draws from the exact
     safe sampling (eq. 7 of the paper) of what is then known, with the probability and the stepsize to go with it. A
-    draw, an observation and a drift together cost a few microseconds, whatever the number of coordinates, in a compiled
-    loop that calls the functions of `surestep.sampling.index`; from Python the calls themselves take some 100 more.
+    draw, an observation and a drift together cost one to a few microseconds, whatever the number of coordinates, in a
+    compiled loop that calls the functions of `surestep.sampling.index`; from Python the calls themselves take some 20
+    more.
 
     Parameters
     ----------
@@ -104,6 +107,14 @@ class SafeSampler:
         """
         if size is not None and size < 0:
             raise ValueError(f"size must not be negative, got {size}")
+        if size is None:
+            # To hand the generator itself to a kernel would take longer than all the rest.
+            for _ in range(TRIES):
+                i, p = _try_once(self._index, self._rng.random())
+                if i >= 0:
+                    return i, p
+                if self._index.found[TOTAL] == 0.0:
+                    break
         count = 1 if size is None else size
         indices, probabilities = np.empty(count, np.int64), np.empty(count)
         if not _draw_many(self._index, self._rng, indices, probabilities):
@@ -130,24 +141,20 @@ class SafeSampler:
             lower = upper = value
         elif lower is None or upper is None:
             raise ValueError("give value, or both lower and upper")
-        indices = np.atleast_1d(np.asarray(i))
+        indices = np.array(i, ndmin=1)
         if indices.dtype.kind not in "iu":
             raise ValueError(f"i must hold whole numbers, got dtype {indices.dtype}")
-        out_of_range = (indices < 0) | (indices >= self.n)
-        if out_of_range.any():
-            raise ValueError(f"i holds {indices[np.argmax(out_of_range)]}; coordinates are 0 to {self.n - 1}")
-        low, high = (np.broadcast_to(np.asarray(b, np.float64), indices.shape) for b in (lower, upper))
-        wrong = ~((low <= high) & (low < np.inf))
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            raise ValueError(f"the bounds of coordinate {indices[k]} are {low[k]} and {high[k]}; they must be in order")
-        _place_many(
-            self._index, indices.astype(np.int64), self._kind, low / self._roots[indices], high / self._roots[indices]
+        low = _as_many(lower, indices)
+        high = low if upper is lower else _as_many(upper, indices)
+        wrong, room = _place_many(
+            self._index, indices.astype(np.int64, copy=False), self._kind, self._roots, self._rates, low, high
         )
-        rates = self._rates[self._kind[indices]] * self._roots[indices]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where((rates > 0.0) & (high > -np.inf), (high - low) / (2.0 * rates), np.inf)
-        self._nearest = max(self._nearest, self._travelled - float(np.min(room, initial=np.inf)))
+        if wrong >= 0:
+            j = indices[wrong]
+            if not 0 <= j < self.n:
+                raise ValueError(f"i holds {j}; coordinates are 0 to {self.n - 1}")
+            raise ValueError(f"the bounds of coordinate {j} are {low[wrong]} and {high[wrong]}; they must be in order")
+        self._nearest = max(self._nearest, self._travelled - room)
 
     def widen(self, amount: float) -> None:
         """Let every bound loosen: upper_i rises by amount * drift_i and lower_i falls by as much. Cost O(1)."""
@@ -218,6 +225,12 @@ def _classes(rates: Array) -> tuple[Array, Integers]:
     return edges, np.searchsorted(edges, rates)
 
 
+def _as_many(bounds: ArrayLike | None, indices: NDArray[Any]) -> Array:
+    """Return an array of as many bounds as indices: its own, so that kernels see but one kind of array."""
+    found = np.array(bounds, np.float64, ndmin=1)
+    return found if found.shape == indices.shape else np.array(np.broadcast_to(found, indices.shape))
+
+
 @jit
 def _draw_many(index: Index, rng: Any, indices: Integers, probabilities: Array) -> bool:
     """Fill both arrays; False if there is nothing to draw."""
@@ -229,19 +242,38 @@ def _draw_many(index: Index, rng: Any, indices: Integers, probabilities: Array) 
     return True
 
 
-@jit
-def _place_many(index: Index, indices: Integers, kind: Integers, low: Array, high: Array) -> None:
+@lean
+def _try_once(index: Index, u: float) -> tuple[int, float]:
+    """Return the coordinate that `try_to_draw` finds, if any, and its probability."""
+    i = try_to_draw(index, u)
+    return i, (probability(index, i) if i >= 0 else 0.0)
+
+
+@lean
+def _place_many(
+    index: Index, indices: Integers, kind: Integers, roots: Array, rates: Array, low: Array, high: Array
+) -> tuple[int, float]:
+    """Set bounds, unless some are wrong. Return the place of the first wrong one, or -1, and how far to narrow them."""
     for k in range(indices.size):
-        place(index, indices[k], kind[indices[k]], low[k], high[k])
+        if not (0 <= indices[k] < kind.size and low[k] <= high[k] and low[k] < np.inf):
+            return k, 0.0
+    room = np.inf
+    for k in range(indices.size):
+        i = indices[k]
+        place(index, i, kind[i], low[k] / roots[i], high[k] / roots[i])
+        rate = rates[kind[i]] * roots[i]
+        if rate > 0.0 and high[k] > -np.inf:
+            room = min(room, (high[k] - low[k]) / (2.0 * rate))
+    return -1, room
 
 
-@jit
+@lean
 def _fill_bounds(index: Index, low: Array, high: Array) -> None:
     for i in range(low.size):
         low[i], high[i] = normalized_bounds(index, i)
 
 
-@jit
+@lean
 def _fill_probabilities(index: Index, out: Array) -> None:
     for i in range(out.size):
         out[i] = probability(index, i)

@@ -1,7 +1,7 @@
 """Weighted items in the order of a key, with sums over any range of keys in O(log n).
 
-Items lie in buckets of a dozen or two; each bucket spans a range of keys, and a binary tree over the buckets holds, for
-each of its nodes, sums over the items below it, relative to a key at the left end of the node, its pivot:
+Items lie in buckets of a dozen or two; each bucket spans a range of keys, and a tree over the buckets holds, for each
+of its nodes, sums over the items below it, relative to a key at the left end of the node, its pivot:
 
     mass = sum w_i,     first = sum w_i (k_i - pivot),     second = sum w_i (k_i - pivot)^2 .
 
@@ -10,6 +10,9 @@ nothing to cancellation, unless keys have come to lie far to the left of a pivot
 whole nodes and looks at the members of the buckets that the ends of its range cut through: no key is rounded.
 
 Items belong to classes; a class has its own buckets, side by side with those of the others under one tree.
+
+What takes time is memory that is not in the cache. Insertions go anywhere, so the tree is wide and its records small.
+Queries come back to nearly the same range: the sums over its whole buckets are remembered, and kept up to date.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import jit
+from surestep._jit import lean
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
@@ -29,14 +32,22 @@ EPS = float(np.finfo(np.float64).eps)
 # Items a bucket holds when it is made, which is also the size of the chunks that its members are stored in.
 FILL = 16
 
-# Places in `Order.state`: the first free chunk; members looked at beyond a bucket's worth, and insertions, since the
-# last build; then, for each class, its first bucket, and the bucket after the last.
-FREE, EXTRA, INSERTED, FIRST = 0, 1, 2, 3
+# A node has 2^BITS children.
+BITS = 3
+FAN = 1 << BITS
 
-ITEM = np.dtype([("weight", "f8"), ("key", "f8"), ("kind", "i8"), ("bucket", "i8"), ("slot", "i8")])
-SLOT = np.dtype([("key", "f8"), ("weight", "f8"), ("item", "i8")])
-BUCKET = np.dtype([("edge", "f8"), ("least", "f8"), ("greatest", "f8"), ("head", "i8"), ("count", "i8")])
-NODE = np.dtype([("mass", "f8"), ("first", "f8"), ("second", "f8"), ("pivot", "f8"), ("count", "i8")])
+# Places in `Order.state`: the first free chunk; members looked at beyond a bucket's worth, and insertions, since the
+# last build; how many levels the tree has, and where in `Order.nodes` each of them begins, leaves first.
+FREE, EXTRA, INSERTED, DEPTH, LEVELS = 0, 1, 2, 3, 4
+
+# Then KIND places for each class: its first bucket; first and last but one of the whole buckets that `range_sums` used
+# last; first of those that `mass_from` used last. In the end the bucket after the last.
+FIRST, BEGIN, END, ABOVE, KIND = 20, 21, 22, 23, 4
+
+ITEM = np.dtype([("weight", "f8"), ("bucket", "i4"), ("slot", "i4")])
+SLOT = np.dtype([("key", "f8"), ("weight", "f8"), ("item", "i4"), ("kind", "i4")])
+BUCKET = np.dtype([("edge", "f8"), ("head", "i4"), ("count", "i4")])
+NODE = np.dtype([("mass", "f8"), ("first", "f8"), ("second", "f8"), ("pivot", "f8")])
 
 
 class Order(NamedTuple):
@@ -45,17 +56,18 @@ class Order(NamedTuple):
     Attributes
     ----------
     items : array of ITEM
-        Weight, key and class of each item, and where it is; bucket -1 if it is not there.
+        Weight of each item, and where it is; bucket -1 if it is not there.
     slots : array of SLOT
         Chunks of FILL members each.
     chunks : array of int
         The next chunk of the same bucket, or of the free list; -1 at the end.
     buckets : array of BUCKET
-        The keys of bucket b lie between the edges of b - 1 and b, and between ``least`` and ``greatest``. ``head`` is
-        its first chunk, the only one that may not be full.
+        The keys of bucket b lie between the edges of b - 1 and b. ``head`` is its first chunk, the only one that may
+        not be full.
     nodes : array of NODE
-        The tree: children of node j are 2j and 2j + 1, leaves are in the second half. Node 0 is none of them: its
-        ``second`` bounds what rounding may have done to any other's since the last build.
+        The tree, see `node_of`. Before it comes one whose ``second`` bounds what rounding may have done to that of any
+        other since the last build. After it come two for each class, the spans: sums over the whole buckets that
+        `range_sums` and `mass_from` used last.
     state : array of int
     """
 
@@ -67,29 +79,22 @@ class Order(NamedTuple):
     state: Integers
 
 
-def make_order(weight: Array, n_classes: int) -> Order:
-    """Make room for all items; none is there yet."""
-    n = weight.size
-    n_buckets = 2 * (n // FILL) + 4 * n_classes
-    n_chunks = n // FILL + n_buckets + 1
-    order = Order(
-        items=np.zeros(n, ITEM),
-        slots=np.zeros(n_chunks * FILL, SLOT),
-        chunks=np.zeros(n_chunks, np.int64),
-        buckets=np.zeros(n_buckets, BUCKET),
-        nodes=np.zeros(2 << (n_buckets - 1).bit_length(), NODE),
-        state=np.zeros(FIRST + n_classes + 1, np.int64),
-    )
-    order.items["weight"] = weight
-    build(order, np.full(n, -1), np.zeros(n_classes))
-    return order
+@lean
+def node_of(order: Order, b: int, d: int) -> int:
+    """Return the node of bucket b in level d: the leaf if d is 0, then those above it."""
+    return int(order.state[LEVELS + d] + (b >> (BITS * d)))
 
 
-@jit
-def bucket_of(order: Any, kind: int, key: float) -> int:
-    """Return the first bucket of a class whose edge is not below the key. All buckets before it lie below the key."""
+@lean
+def bucket_of(order: Order, kind: int, key: float, hint: int) -> int:
+    """Return the first bucket of a class whose edge is not below the key. All buckets before it lie below the key.
+
+    It is found at once if it is ``hint``, any number.
+    """
     buckets = order.buckets
-    low, high = order.state[FIRST + kind], order.state[FIRST + kind + 1] - 1
+    low, high = order.state[FIRST + KIND * kind], order.state[FIRST + KIND * (kind + 1)] - 1
+    if low <= hint <= high and key <= buckets[hint]["edge"] and (hint == low or buckets[hint - 1]["edge"] < key):
+        return hint
     while low < high:
         middle = (low + high) >> 1
         if buckets[middle]["edge"] < key:
@@ -99,31 +104,66 @@ def bucket_of(order: Any, kind: int, key: float) -> int:
     return int(low)
 
 
-@jit
-def _adjust(order: Any, b: int, weight: float, key: float) -> None:
-    """Add a weight at a key to the leaf of a bucket and to all nodes above it; the weight is negative to take it away.
+@lean
+def _add(node: Any, weight: float, key: float) -> float:
+    """Add a weight at a key to the sums of a node; return what rounding may have done to ``second``.
 
     Of infinite keys only the weight counts: they are beyond the end of every range.
     """
+    apart = key - node["pivot"] if key < np.inf else 0.0
+    node["mass"] += weight
+    node["first"] += weight * apart
+    node["second"] += weight * apart * apart
+    return EPS * abs(weight) * apart * apart
+
+
+@lean
+def _adjust(order: Order, kind: int, b: int, weight: float, key: float) -> None:
+    """Add a weight at a key to all nodes above a bucket, and to spans; the weight is negative to take it away."""
+    nodes, state, c = order.nodes, order.state, KIND * kind
+    lost = 0.0
+    for d in range(state[DEPTH]):
+        lost = _add(nodes[node_of(order, b, d)], weight, key)
+    if state[BEGIN + c] <= b < state[END + c]:
+        lost += _add(nodes[span_of(order, kind)], weight, key)
+    if state[ABOVE + c] <= b:
+        lost += _add(nodes[span_of(order, kind) + 1], weight, key)
+    nodes[0]["second"] += lost
+    if order.buckets[b]["count"] == 0:
+        _wipe(order, kind, b)
+
+
+@lean
+def span_of(order: Order, kind: int) -> int:
+    """Return the node that is the span of `range_sums` in a class; that of `mass_from` comes next."""
+    return int(order.nodes.size - 2 * (kind + 1))
+
+
+@lean
+def forget_spans(order: Order, kind: int) -> None:
+    """Let the spans of a class hold no buckets."""
+    order.state[BEGIN + KIND * kind] = order.state[END + KIND * kind] = 0
+    order.state[ABOVE + KIND * kind] = order.buckets.size
+
+
+@lean
+def _wipe(order: Order, kind: int, b: int) -> None:
+    """Forget what rounding has left of the sums of an empty bucket, and of nodes above it that are empty now."""
     nodes = order.nodes
-    finite = key < np.inf
-    j = nodes.size // 2 + b
-    while j >= 1:
-        node = nodes[j]
-        apart = key - node["pivot"] if finite else 0.0
-        node["mass"] += weight
-        node["first"] += weight * apart
-        node["second"] += weight * apart * apart
-        node["count"] += 1 if weight > 0.0 else -1
-        if node["count"] == 0:  # what rounding has left of the sums goes too
-            node["mass"] = node["first"] = node["second"] = 0.0
-        j >>= 1
-    lost = key - nodes[1]["pivot"] if finite else 0.0
-    nodes[0]["second"] += EPS * abs(weight) * lost * lost
+    forget_spans(order, kind)
+    leaf = nodes[node_of(order, b, 0)]
+    leaf["mass"] = leaf["first"] = leaf["second"] = 0.0
+    for d in range(1, order.state[DEPTH]):
+        first = node_of(order, b >> (BITS * d) << (BITS * d), d - 1)
+        for child in range(first, first + FAN):
+            if nodes[child]["mass"] != 0.0:
+                return
+        node = nodes[node_of(order, b, d)]
+        node["mass"] = node["first"] = node["second"] = 0.0
 
 
-@jit
-def _append(order: Any, i: int, b: int) -> None:
+@lean
+def append(order: Order, i: int, kind: int, key: float, b: int) -> None:
     """Put an item into a bucket, without touching the tree."""
     item, bucket = order.items[i], order.buckets[b]
     count = bucket["count"]
@@ -132,54 +172,51 @@ def _append(order: Any, i: int, b: int) -> None:
         order.state[FREE] = order.chunks[chunk]
         order.chunks[chunk] = bucket["head"]
         bucket["head"] = chunk
-    key = item["key"]
     s = bucket["head"] * FILL + count % FILL
     slot = order.slots[s]
-    slot["key"], slot["weight"], slot["item"] = key, item["weight"], i
+    slot["key"], slot["weight"], slot["item"], slot["kind"] = key, item["weight"], i, kind
     item["slot"], item["bucket"] = s, b
-    bucket["least"] = min(bucket["least"], key) if count > 0 else key
-    bucket["greatest"] = max(bucket["greatest"], key) if count > 0 else key
     bucket["count"] = count + 1
 
 
-@jit
-def insert(order: Any, i: int, kind: int, key: float) -> None:
+@lean
+def insert(order: Order, i: int, kind: int, key: float) -> None:
     """Add an item that is not there. Cost O(log n)."""
-    item = order.items[i]
-    item["key"], item["kind"] = key, kind
-    b = bucket_of(order, kind, key)
-    _append(order, i, b)
-    _adjust(order, b, item["weight"], key)
+    b = bucket_of(order, kind, key, 0)
+    append(order, i, kind, key, b)
+    _adjust(order, kind, b, order.items[i]["weight"], key)
     order.state[INSERTED] += 1
 
 
-@jit
-def remove(order: Any, i: int) -> None:
+@lean
+def remove(order: Order, i: int) -> None:
     """Take an item out, if it is there: the last member of the bucket fills its place. Cost O(log n)."""
     item = order.items[i]
-    b = item["bucket"]
+    b: Any = np.int64(item["bucket"])  # the kernels called from here know but one kind of integer
     if b < 0:
         return
     bucket = order.buckets[b]
-    chunk = bucket["head"]
-    hole, last = order.slots[item["slot"]], order.slots[chunk * FILL + (bucket["count"] - 1) % FILL]
+    chunk, count = bucket["head"], bucket["count"] - 1
+    hole, last = order.slots[item["slot"]], order.slots[chunk * FILL + count % FILL]
+    kind: Any = np.int64(hole["kind"])
+    key = hole["key"]
     order.items[last["item"]]["slot"] = item["slot"]
     hole["key"], hole["weight"], hole["item"] = last["key"], last["weight"], last["item"]
     item["slot"], item["bucket"] = -1, -1
-    bucket["count"] -= 1
-    if bucket["count"] % FILL == 0:
+    bucket["count"] = count
+    if count % FILL == 0:
         bucket["head"] = order.chunks[chunk]
         order.chunks[chunk] = order.state[FREE]
         order.state[FREE] = chunk
-    _adjust(order, b, -item["weight"], item["key"])
+    _adjust(order, kind, b, -item["weight"], key)
 
 
-@jit
-def _sums_in_bucket(order: Any, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
+@lean
+def sums_in_bucket(order: Order, b: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over the members of one bucket with low < k < high."""
     slots, bucket = order.slots, order.buckets[b]
     zeroth = first = second = 0.0
-    chunk, size = bucket["head"], (bucket["count"] - 1) % FILL + 1
+    chunk, size = np.int64(bucket["head"]), (bucket["count"] - 1) % FILL + 1
     while chunk >= 0:
         for s in range(chunk * FILL, chunk * FILL + size):
             key = slots[s]["key"]
@@ -193,47 +230,69 @@ def _sums_in_bucket(order: Any, b: int, low: float, high: float, offset: float) 
     return zeroth, first, second
 
 
-@jit
-def _sums_in_node(nodes: Any, j: int, offset: float) -> tuple[float, float, float]:
+@lean
+def _sums_in_node(node: Any, offset: float) -> tuple[float, float, float]:
     """Sums of w, w (k + s) and w (k + s)^2 over all items below a node."""
-    node = nodes[j]
     pivot = node["pivot"] + offset
     first = node["first"] + node["mass"] * pivot
     return node["mass"], first, node["second"] + pivot * (node["first"] + first)
 
 
-@jit
-def range_sums(order: Any, kind: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
-    """Sums of w, w (k + s) and w (k + s)^2 over the items of a class with low < k < high; s is the offset."""
-    nodes = order.nodes
-    # Keys equal to ``low`` may fill many buckets: begin after those that hold nothing above it.
-    begin, end = bucket_of(order, kind, np.nextafter(low, np.inf)), bucket_of(order, kind, high)
-    zeroth, first, second = _sums_in_bucket(order, end, low, high, offset)
-    if begin < end and order.buckets[begin]["least"] <= low:
-        a, b, c = _sums_in_bucket(order, begin, low, high, offset)
-        zeroth, first, second = zeroth + a, first + b, second + c
-        begin += 1
-    left, right = begin + nodes.size // 2, end + nodes.size // 2
+@lean
+def _sum_span(order: Order, j: int, begin: int, end: int) -> None:
+    """Let a span hold the sums over the buckets from ``begin`` to before ``end``, at least one, from the tree."""
+    nodes, span = order.nodes, order.nodes[j]
+    span["mass"] = span["first"] = span["second"] = 0.0
+    span["pivot"] = nodes[node_of(order, begin, 0)]["pivot"]
+    left, right, d = begin, end, 0
     while left < right:
-        if left & 1:
-            a, b, c = _sums_in_node(nodes, left, offset)
-            zeroth, first, second = zeroth + a, first + b, second + c
+        level = order.state[LEVELS + d]
+        while left < right and left % FAN != 0:
+            add_node(span, nodes[level + left])
             left += 1
-        if right & 1:
+        while left < right and right % FAN != 0:
             right -= 1
-            a, b, c = _sums_in_node(nodes, right, offset)
-            zeroth, first, second = zeroth + a, first + b, second + c
-        left >>= 1
-        right >>= 1
+            add_node(span, nodes[level + right])
+        left, right, d = left >> BITS, right >> BITS, d + 1
+
+
+@lean
+def add_node(node: Any, other: Any) -> None:
+    """Add the sums of another node to those of a node."""
+    x, y, z = _sums_in_node(other, -node["pivot"])
+    node["mass"] += x
+    node["first"] += y
+    node["second"] += z
+
+
+@lean
+def range_sums(order: Order, kind: int, low: float, high: float, offset: float) -> tuple[float, float, float]:
+    """Sums of w, w (k + s) and w (k + s)^2 over the items of a class with low < k < high; s is the offset."""
+    state, c = order.state, KIND * kind
+    end = bucket_of(order, kind, high, state[END + c])
+    zeroth, first, second = sums_in_bucket(order, end, low, high, offset)
+    begin = state[FIRST + c]
+    if low > -np.inf:
+        # Keys equal to ``low`` may fill many buckets: begin after those that hold nothing above it.
+        begin = bucket_of(order, kind, np.nextafter(low, np.inf), state[BEGIN + c] - 1) + 1
+        if begin <= end:
+            x, y, z = sums_in_bucket(order, begin - 1, low, high, offset)
+            zeroth, first, second = zeroth + x, first + y, second + z
+    if begin < end:
+        if begin != state[BEGIN + c] or end != state[END + c]:
+            _sum_span(order, span_of(order, kind), begin, end)
+            state[BEGIN + c], state[END + c] = begin, end
+        x, y, z = _sums_in_node(order.nodes[span_of(order, kind)], offset)
+        zeroth, first, second = zeroth + x, first + y, second + z
     return zeroth, first, second
 
 
-@jit
-def _mass_in_bucket(order: Any, b: int, low: float) -> float:
+@lean
+def mass_in_bucket(order: Order, b: int, low: float) -> float:
     """Sum of w over the members of one bucket with k >= low."""
     slots, bucket = order.slots, order.buckets[b]
     total = 0.0
-    chunk, size = bucket["head"], (bucket["count"] - 1) % FILL + 1
+    chunk, size = np.int64(bucket["head"]), (bucket["count"] - 1) % FILL + 1
     while chunk >= 0:
         for s in range(chunk * FILL, chunk * FILL + size):
             if slots[s]["key"] >= low:
@@ -242,44 +301,38 @@ def _mass_in_bucket(order: Any, b: int, low: float) -> float:
     return total
 
 
-@jit
-def mass_from(order: Any, kind: int, low: float) -> float:
+@lean
+def mass_from(order: Order, kind: int, low: float) -> float:
     """Sum of w over the items of a class with k >= low, infinite keys among them."""
-    nodes = order.nodes
-    begin, end = bucket_of(order, kind, low), order.state[FIRST + kind + 1]
-    total = _mass_in_bucket(order, begin, low)
-    left, right = begin + 1 + nodes.size // 2, end + nodes.size // 2
-    while left < right:
-        if left & 1:
-            total += nodes[left]["mass"]
-            left += 1
-        if right & 1:
-            right -= 1
-            total += nodes[right]["mass"]
-        left >>= 1
-        right >>= 1
+    state, c = order.state, KIND * kind
+    begin, end = bucket_of(order, kind, low, state[ABOVE + c] - 1), state[FIRST + c + KIND]
+    total = mass_in_bucket(order, begin, low)
+    if begin + 1 < end:
+        if begin + 1 != state[ABOVE + c]:
+            _sum_span(order, span_of(order, kind) + 1, begin + 1, end)
+            state[ABOVE + c] = begin + 1
+        total += order.nodes[span_of(order, kind) + 1]["mass"]
     return total
 
 
-@jit
-def _node_weight(nodes: Any, j: int, offset: float, by_key: bool) -> float:
-    node = nodes[j]
+@lean
+def _node_weight(node: Any, offset: float, by_key: bool) -> float:
     return float(abs(node["first"] + node["mass"] * (node["pivot"] + offset)) if by_key else node["mass"])
 
 
-@jit
+@lean
 def _pick_in_bucket(
-    order: Any, b: int, low: float, high: float, offset: float, by_key: bool, target: float
+    order: Order, b: int, low: float, high: float, offset: float, by_key: bool, target: float
 ) -> tuple[int, float, bool]:
     """Return the member where the sum passes ``target`` (or the last one met), what is left, and whether it passed."""
     slots = order.slots
-    found = -1
-    chunk, size = order.buckets[b]["head"], (order.buckets[b]["count"] - 1) % FILL + 1
+    found: Any = -1
+    chunk, size = np.int64(order.buckets[b]["head"]), (order.buckets[b]["count"] - 1) % FILL + 1
     while chunk >= 0:
         for s in range(chunk * FILL, chunk * FILL + size):
             key = slots[s]["key"]
             if (low < key < high) if by_key else key >= low:
-                found = slots[s]["item"]
+                found = np.int64(slots[s]["item"])
                 target -= slots[s]["weight"] * abs(key + offset) if by_key else slots[s]["weight"]
                 if target < 0.0:
                     return found, target, True
@@ -287,154 +340,56 @@ def _pick_in_bucket(
     return found, target, False
 
 
-@jit
-def _pick_below(order: Any, j: int, offset: float, by_key: bool, target: float) -> int:
-    """Return the item where the sum over all items below a node passes ``target``; -1 if rounding leads astray."""
+@lean
+def _pick_below(order: Order, d: int, j: int, offset: float, by_key: bool, target: float) -> int:
+    """Return the item where the sum over all items below node j of a level passes ``target``; -1 if it does not."""
     nodes = order.nodes
-    half = nodes.size // 2
-    while j < half:
-        j *= 2
-        weight = _node_weight(nodes, j, offset, by_key)
-        if target >= weight:
+    while d > 0:
+        d, j = d - 1, j * FAN
+        end = j + FAN
+        while j < end:
+            weight = _node_weight(nodes[order.state[LEVELS + d] + j], offset, by_key)
+            if target < weight:
+                break
             target -= weight
             j += 1
-    return _pick_in_bucket(order, j - half, -np.inf, np.inf, offset, by_key, target)[0]
+        if j == end:
+            return -1
+    return _pick_in_bucket(order, j, -np.inf, np.inf, offset, by_key, target)[0]
 
 
-@jit
-def pick(order: Any, kind: int, low: float, high: float, offset: float, by_key: bool, target: float) -> int:
+@lean
+def pick(order: Order, kind: int, low: float, high: float, offset: float, by_key: bool, target: float) -> int:
     """Return the item at which a running sum passes ``target``.
 
     The sum runs over the items of a class: if ``by_key``, of w |k + s| over low < k < high, a range where k + s does
     not change its sign; else of w over low <= k. Returns -1 if rounding leads to where there is none: draw again.
     """
-    nodes = order.nodes
-    begin = bucket_of(order, kind, np.nextafter(low, np.inf) if by_key else low)
-    end = bucket_of(order, kind, high) if by_key else order.state[FIRST + kind + 1] - 1
+    nodes, state, c = order.nodes, order.state, KIND * kind
+    if by_key:
+        begin = bucket_of(order, kind, np.nextafter(low, np.inf), state[BEGIN + c] - 1)
+        end = bucket_of(order, kind, high, state[END + c])
+    else:
+        begin, end = bucket_of(order, kind, low, state[ABOVE + c] - 1), state[FIRST + c + KIND] - 1
     found, target, passed = _pick_in_bucket(order, begin, low, high, offset, by_key, target)
     if passed or begin == end:
         return found
     found, target, passed = _pick_in_bucket(order, end, low, high, offset, by_key, target)
     if passed:
         return found
-    left, right = begin + 1 + nodes.size // 2, end + nodes.size // 2
+    left, right, d = begin + 1, end, 0
     while left < right:
-        if left & 1:
-            weight = _node_weight(nodes, left, offset, by_key)
+        while left < right and left % FAN != 0:
+            weight = _node_weight(nodes[order.state[LEVELS + d] + left], offset, by_key)
             if target < weight:
-                return _pick_below(order, left, offset, by_key, target)
+                return _pick_below(order, d, left, offset, by_key, target)
             target -= weight
             left += 1
-        if right & 1:
+        while left < right and right % FAN != 0:
             right -= 1
-            weight = _node_weight(nodes, right, offset, by_key)
+            weight = _node_weight(nodes[order.state[LEVELS + d] + right], offset, by_key)
             if target < weight:
-                return _pick_below(order, right, offset, by_key, target)
+                return _pick_below(order, d, right, offset, by_key, target)
             target -= weight
-        left >>= 1
-        right >>= 1
+        left, right, d = left >> BITS, right >> BITS, d + 1
     return -1
-
-
-@jit
-def build(order: Any, kind: Integers, width: Array) -> None:
-    """Lay all items out anew by their keys; ``kind`` is the class of each, -1 for those that are not there.
-
-    Each bucket gets FILL items. Keys to come are expected at 0 and further and further to the left of it, about FILL of
-    them in every ``width`` of their class: finer edges are prepared there. Cost O(n log n).
-    """
-    items, state, n_classes = order.items, order.state, width.size
-    for b in range(order.buckets.size):
-        order.buckets[b]["head"], order.buckets[b]["count"], order.buckets[b]["least"] = -1, 0, np.inf
-    for chunk in range(order.chunks.size):
-        order.chunks[chunk] = chunk + 1
-    order.chunks[order.chunks.size - 1] = -1
-    state[FREE] = state[EXTRA] = state[INSERTED] = 0
-    total = 0
-    for i in range(kind.size):
-        items[i]["bucket"], items[i]["kind"] = -1, kind[i]
-        total += kind[i] >= 0
-    spare = order.buckets.size - total // FILL - 2 * n_classes
-    b = 0
-    for k in range(n_classes):
-        members, keys = _sorted_members(items, k)
-        n_extra = (spare * (members.size + 1)) // (total + n_classes) if width[k] > 0.0 else 0
-        state[FIRST + k] = b
-        b = _lay_out(order, members, keys, width[k], n_extra, b)
-    state[FIRST + n_classes] = b
-    _sum_nodes(order)
-    order.nodes[0]["second"] = 0.0
-
-
-@jit
-def _sum_nodes(order: Any) -> None:
-    """Compute all nodes from the members of the buckets."""
-    nodes, half = order.nodes, order.nodes.size // 2
-    for b in range(half):
-        node = nodes[half + b]
-        node["pivot"] = 0.0
-        if b < order.buckets.size:
-            bucket = order.buckets[b]
-            # The first bucket of a class has no edge to its left.
-            before = order.buckets[b - 1]["edge"] if b > 0 else np.inf
-            node["pivot"] = before if before < np.inf else (bucket["least"] if bucket["least"] < np.inf else 0.0)
-            _, node["first"], node["second"] = _sums_in_bucket(order, b, -np.inf, np.inf, -node["pivot"])
-            node["mass"], node["count"] = _mass_in_bucket(order, b, -np.inf), bucket["count"]
-        else:
-            node["mass"] = node["first"] = node["second"] = 0.0
-            node["count"] = 0
-    for j in range(half - 1, 0, -1):
-        node, left, right = nodes[j], nodes[2 * j], nodes[2 * j + 1]
-        node["pivot"], node["count"] = left["pivot"], left["count"] + right["count"]
-        node["mass"], node["first"], node["second"] = left["mass"], left["first"], left["second"]
-        mass, first, second = _sums_in_node(nodes, 2 * j + 1, -node["pivot"])
-        node["mass"] += mass
-        node["first"] += first
-        node["second"] += second
-
-
-@jit
-def _sorted_members(items: Any, kind: int) -> tuple[Integers, Array]:
-    """Return the items of a class by their keys, and the keys; infinite ones need no sorting and come last."""
-    n_finite = n = 0
-    for i in range(items.size):
-        if items[i]["kind"] == kind:
-            n += 1
-            n_finite += items[i]["key"] < np.inf
-    members, keys = np.empty(n, np.int64), np.full(n, np.inf)
-    a, z = 0, n_finite
-    for i in range(items.size):
-        if items[i]["kind"] == kind:
-            if items[i]["key"] < np.inf:
-                members[a], keys[a] = i, items[i]["key"]
-                a += 1
-            else:
-                members[z] = i
-                z += 1
-    rank = np.argsort(keys[:n_finite])
-    members[:n_finite], keys[:n_finite] = members[:n_finite][rank], keys[:n_finite][rank]
-    return members, keys
-
-
-@jit
-def _lay_out(order: Any, members: Integers, keys: Array, width: float, n_extra: int, b: int) -> int:
-    """Fill the buckets of one class from ``b`` on with its sorted members; return the bucket after the last.
-
-    Edges are at the last of every FILL members, and at -n_extra * width, ..., -2 * width, -width.
-    """
-    buckets, extra = order.buckets, n_extra
-    for m in range(members.size):
-        while extra > 0 and -extra * width < keys[m]:
-            buckets[b]["edge"] = -extra * width
-            b += 1
-            extra -= 1
-        if buckets[b]["count"] >= FILL:
-            buckets[b]["edge"] = keys[m - 1]
-            b += 1
-        _append(order, members[m], b)
-    while extra > 0:
-        buckets[b]["edge"] = -extra * width
-        b += 1
-        extra -= 1
-    buckets[b]["edge"] = np.inf
-    return b + 1
