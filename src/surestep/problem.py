@@ -272,7 +272,7 @@ class Problem:
             raise ValueError(f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}")
         z = np.zeros(self.n_samples)
         if self.fit_intercept:
-            z += _best_shift(self.loss, z, self.y, self.weights)
+            z += best_shift(self.loss, z, self.y, self.weights)
         r = self.residual(z)
         c = np.empty(self.n_coordinates)
         smooth = self.penalty._replace(l1=np.zeros(self.n_coordinates))
@@ -308,7 +308,7 @@ class Problem:
 
         Conjugates are finite at 0, so scaling towards 0 keeps u in their domain.
         """
-        u = self.derivative(z + _best_shift(self.loss, z, self.y, self.weights))
+        u = self.derivative(z + best_shift(self.loss, z, self.y, self.weights))
         r = self._weighted(u)
         rising, falling = np.sum(r[r > 0.0]), -np.sum(r[r < 0.0])
         if rising > falling:
@@ -418,7 +418,7 @@ def _magnitudes(reg: Any, x: Any, g: Any, out: Any) -> None:
 
 
 @jit
-def _best_shift(loss: Any, z: Any, y: Any, weights: Any) -> Any:
+def best_shift(loss: Any, z: Any, y: Any, weights: Any) -> Any:
     """Find the b that minimises sum_i s_i loss(z_i + b, y_i), by Newton's method within a bracket.
 
     Where the loss falls for ever (logistic, with one class only), the search ends far out, where it is flat.

@@ -24,7 +24,10 @@ class Status(Enum):
         "The largest optimality violation reached the tolerance; this problem has no duality gap to certify it."
     )
     OPTIMAL = "Every coordinate is certified optimal: no step can improve the objective."
-    MAX_EPOCHS = "The largest number of epochs was reached before the tolerance; raise max_epochs or tol."
+    PRECISION = "Rounding keeps the gap from falling further: this is as accurate as float64 allows; raise tol."
+    MAX_EPOCHS = (
+        "The largest number of epochs or rounds was reached before the tolerance; raise max_epochs (max_rounds) or tol."
+    )
     STOPPED = "A callback asked to stop."
     INTERRUPTED = "The run was interrupted; this is the best point so far."
     DIVERGED = (
@@ -66,6 +69,11 @@ class Trace(Mapping[str, Array]):
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self._rows)
+
+    @property
+    def first(self) -> dict[str, float]:
+        """The oldest row."""
+        return dict(self._rows[0])
 
     @property
     def last(self) -> dict[str, float]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from surestep.problem import Problem
+from surestep.problem import Gap, Problem
 from surestep.trace import Result, Status, Trace
 
 logger = logging.getLogger("surestep")
@@ -34,8 +34,11 @@ class Method(Protocol):
     def n_steps(self) -> int:
         """Coordinate updates done so far."""
 
-    def advance(self, n_epochs: float) -> bool:
-        """Do the work of some epochs, or of a part of one; False says that no step can improve the objective."""
+    def advance(self, n_epochs: float) -> Status | None:
+        """Do the work of some epochs, or of a part of one; a status says that there is nothing left to do."""
+
+    def evaluate(self) -> tuple[Gap, float]:
+        """Return the duality gap at the present point, and the largest optimality violation; see `evaluate`."""
 
     def columns(self) -> dict[str, float]:
         """Return what the solver adds to a row of the trace."""
@@ -69,28 +72,26 @@ def run(
     problem: Problem,
     *,
     max_epochs: float,
-    tol: float,
+    target: float,
     callbacks: Iterable[Callback],
     trace_every: float,
     seconds: float,
 ) -> Result:
-    """Advance a solver until its tolerance, its last epoch, or somebody's word; it took ``seconds`` to set up.
+    """Advance a solver to its target, see `target_of`, its last epoch, or somebody's word.
 
-    The tolerance is on the duality gap, relative to the objective at zero. Where a problem has no certificate it is on
-    the largest optimality violation c_j / sqrt(L_j), relative to that at zero.
+    It took ``seconds`` to set up.
     """
     callbacks = tuple(callbacks)
-    zero = np.zeros(problem.n_coordinates)
-    at_zero = problem.objective(zero)
-    target = tol * (at_zero if problem.has_certificate else _violation(problem, zero))
+    certified = problem.has_certificate
     trace, epoch = Trace(), 0.0
-    best_objective, best = math.inf, method.x.copy()
+    best: tuple[Array, Gap, float] | None = None
     first_error = None
     status = None
-    improvable = True
+    ended = None
+    at_zero = abs(problem.objective(np.zeros(problem.n_coordinates)))
     while True:
-        gap = problem.duality_gap(method.x)
-        error = gap.gap if problem.has_certificate else _violation(problem, method.x)
+        gap, violation = method.evaluate()
+        error = gap.gap if certified else violation
         trace.append(
             {
                 "epoch": epoch,
@@ -102,16 +103,14 @@ def run(
                 **method.columns(),
             }
         )
-        if gap.objective < best_objective:
-            best_objective, best = gap.objective, method.x.copy()
-        if not (
-            np.isfinite(gap.objective) and gap.objective <= _DIVERGED * (abs(at_zero) + abs(trace["objective"][0]))
-        ):
+        if best is None or _better(gap, best[1]):
+            best = method.x.copy(), gap, violation
+        if not (np.isfinite(gap.objective) and gap.objective <= _DIVERGED * (at_zero + abs(trace.first["objective"]))):
             status = Status.DIVERGED
         elif error <= target:
-            status = Status.CONVERGED if problem.has_certificate else Status.CONVERGED_WITHOUT_CERTIFICATE
-        elif not improvable:
-            status = Status.OPTIMAL
+            status = Status.CONVERGED if certified else Status.CONVERGED_WITHOUT_CERTIFICATE
+        elif ended is not None:
+            status = ended
         elif epoch >= max_epochs:
             status = Status.MAX_EPOCHS
         first_error = error if first_error is None else first_error
@@ -126,7 +125,7 @@ def run(
         next_epoch = min(trace.n_rows * trace_every, max_epochs)
         begin = time.perf_counter()
         try:
-            improvable = method.advance(next_epoch - epoch)
+            ended = method.advance(next_epoch - epoch)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             break
@@ -134,36 +133,70 @@ def run(
             seconds += time.perf_counter() - begin
         epoch = next_epoch
     # The last point is the best one unless steps were not monotone or the run was cut short.
-    x = best if status in (Status.INTERRUPTED, Status.DIVERGED) or not status.success else method.x
-    return _result(problem, x, status, target, trace, epoch, method.n_steps, seconds)
-
-
-def _result(
-    problem: Problem, x: Array, status: Status, target: float, trace: Trace, epoch: float, n_steps: int, seconds: float
-) -> Result:
-    gap = problem.duality_gap(x)
-    if problem.has_certificate:
+    x, gap, violation = (method.x, gap, violation) if status.success else best
+    if certified:
         reached = f"Certified gap {gap.gap:.3e}, asked for {target:.3e}"
     else:
-        reached = f"Largest optimality violation {_violation(problem, x):.3e}, asked for {target:.3e}"
+        reached = f"Largest optimality violation {violation:.3e}, asked for {target:.3e}"
     return Result(
         coef=x[: problem.n_features].copy(),
         intercept=float(x[-1]) if problem.fit_intercept else 0.0,
         objective=gap.objective,
         gap=gap.gap,
         status=status,
-        message=f"{status.value} {reached}, after {epoch:g} epochs and {n_steps} steps.",
+        message=f"{status.value} {reached}, after {epoch:g} epochs and {method.n_steps} steps.",
         trace=trace,
         n_epochs=epoch,
-        n_steps=n_steps,
+        n_steps=method.n_steps,
         seconds=seconds,
     )
 
 
-def _violation(problem: Problem, x: Array) -> float:
-    """max_j c_j / sqrt(L_j) over the coordinates that have any curvature."""
+def _better(gap: Gap, best: Gap) -> bool:
+    """Whether the objective is lower; where rounding hides that, whether the gap is."""
+    rounding = 1e-14 * abs(best.objective)
+    if abs(gap.objective - best.objective) > rounding or gap.gap == best.gap:
+        return gap.objective < best.objective
+    return gap.gap < best.gap
+
+
+def start(problem: Problem, warm_start: Result | ArrayLike | None) -> Array:
+    """Return the point to start at: zero, or that of an earlier result, or the one given."""
+    if warm_start is None:
+        return np.zeros(problem.n_coordinates)
+    if isinstance(warm_start, Result):
+        x = warm_start.coef
+        if x.size != problem.n_features:
+            raise ValueError(f"warm_start has {x.size} coefficients, the problem has {problem.n_features} features")
+        x = np.append(x, warm_start.intercept) if problem.fit_intercept else x.copy()
+    else:
+        x = np.array(warm_start, dtype=np.float64)
+        if x.shape != (problem.n_coordinates,):
+            raise ValueError(f"warm_start must have shape ({problem.n_coordinates},), got {x.shape}")
+        if not np.isfinite(x).all():
+            raise ValueError(f"warm_start[{np.argmin(np.isfinite(x))}] is not finite")
+    return np.clip(x, problem.penalty.lower, problem.penalty.upper)
+
+
+def target_of(problem: Problem, tol: float) -> float:
+    """Return the gap to reach: ``tol`` times the objective at zero.
+
+    Where a problem has no certificate: the violation to reach, ``tol`` times that at zero.
+    """
+    zero = np.zeros(problem.n_coordinates)
+    return tol * (problem.objective(zero) if problem.has_certificate else evaluate(problem, zero)[1])
+
+
+def evaluate(problem: Problem, x: Array) -> tuple[Gap, float]:
+    """Return the duality gap at x, and max_j c_j / sqrt(L_j) over the coordinates that have any curvature.
+
+    The violation is only looked for where it is needed, in problems without a certificate; else it is NaN.
+    """
+    if problem.has_certificate:
+        return problem.duality_gap(x), math.nan
     curved = problem.smoothness > 0.0
-    return float(np.max(problem.optimality(x)[curved] / np.sqrt(problem.smoothness[curved]), initial=0.0))
+    c = problem.optimality(x)[curved]
+    return problem.duality_gap(x), float(np.max(c / np.sqrt(problem.smoothness[curved]), initial=0.0))
 
 
 def _fraction(error: float, first: float, target: float) -> float:

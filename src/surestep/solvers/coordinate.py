@@ -24,12 +24,12 @@ from surestep.bounds.tracker import (
     refresh,
 )
 from surestep.design import transposed_product
-from surestep.problem import Problem
+from surestep.problem import Gap, Problem
 from surestep.sampling.distribution import optimal_sampling
 from surestep.sampling.samplers import NONE, OVER, Cyclic, Greedy, make_fixed, make_safe
 from surestep.solvers._descent import Data, Rule, State, descend, rounding_of
-from surestep.solvers._loop import Callback, run
-from surestep.trace import Result
+from surestep.solvers._loop import Callback, evaluate, run, start, target_of
+from surestep.trace import Result, Status
 
 Array = NDArray[np.float64]
 
@@ -152,14 +152,14 @@ def coordinate_descent(
         raise ValueError("trace_every and max_epochs must not both be infinite: the run would never look up")
     begin = time.perf_counter()
     method = CoordinateDescent(
-        problem, sampling, step, bounds, smoothness, _start(problem, warm_start), random_state, blocks
+        problem, sampling, step, bounds, smoothness, start(problem, warm_start), random_state, blocks
     )
     method.track_optimal, method.check_bounds = track_optimal, check_bounds
     return run(
         method,
         problem,
         max_epochs=max_epochs,
-        tol=tol,
+        target=target_of(problem, tol),
         callbacks=callbacks,
         trace_every=trace_every,
         seconds=time.perf_counter() - begin,
@@ -242,8 +242,8 @@ class CoordinateDescent:
         """Steps done so far."""
         return int(self.state.sums[0])
 
-    def advance(self, n_epochs: float) -> bool:
-        """Do some epochs; False says that every coordinate is certified optimal."""
+    def advance(self, n_epochs: float) -> Status | None:
+        """Do some epochs, or fewer if every coordinate is certified optimal before."""
         begin, self.state.sums[1] = self.n_steps, 0.0
         self._epochs += n_epochs
         end = round(self._epochs * self.active.size)  # of all epochs so far: parts of an epoch add up
@@ -257,7 +257,11 @@ class CoordinateDescent:
                 self._check_bounds()
         if self.n_steps > begin and not isinstance(self.sampler, Cyclic | Greedy):
             self._mean_value = self.state.sums[1] / (self.n_steps - begin)
-        return said != NONE
+        return Status.OPTIMAL if said == NONE else None
+
+    def evaluate(self) -> tuple[Gap, float]:
+        """Return gap and violation; the clock stands still meanwhile."""
+        return evaluate(self.problem, self.x)
 
     def columns(self) -> dict[str, float]:
         """Return the value of the sampling, and how many coordinates are certified not to move."""
@@ -342,23 +346,6 @@ class CoordinateDescent:
                 f"after step {self.n_steps} the bounds of coordinate {j}, [{lo[j]}, {hi[j]}], do not contain its "
                 f"gradient entry {gradient[j]} ({wrong.size} of {gradient.size} coordinates are wrong)"
             )
-
-
-def _start(problem: Problem, warm_start: Result | ArrayLike | None) -> Array:
-    if warm_start is None:
-        return np.zeros(problem.n_coordinates)
-    if isinstance(warm_start, Result):
-        x = warm_start.coef
-        if x.size != problem.n_features:
-            raise ValueError(f"warm_start has {x.size} coefficients, the problem has {problem.n_features} features")
-        x = np.append(x, warm_start.intercept) if problem.fit_intercept else x.copy()
-    else:
-        x = np.array(warm_start, dtype=np.float64)
-        if x.shape != (problem.n_coordinates,):
-            raise ValueError(f"warm_start must have shape ({problem.n_coordinates},), got {x.shape}")
-        if not np.isfinite(x).all():
-            raise ValueError(f"warm_start[{np.argmin(np.isfinite(x))}] is not finite")
-    return np.clip(x, problem.penalty.lower, problem.penalty.upper)
 
 
 def _tracker(sampling: Any, bounds: Any, problem: Problem) -> Any:

@@ -1,0 +1,154 @@
+"""Where a point stands: one pass over the columns that may matter, and the duality gap from what it finds.
+
+A column whose x_j is 0 and certified to be optimal need not be looked at. Seen when r had travelled the distance P_j,
+with g_j inside the range where x_j = 0 is optimal by the slack d_j, it stays optimal until r has travelled
+
+    until_j = P_j + d_j / norms_j ,
+
+by Cauchy-Schwarz; and such a column has no part in the gap, because psi_j(0) + psi_j*(-tau g_j) = 0 for every tau <= 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep import losses
+from surestep._jit import jit
+from surestep.design import dot, n_entries
+from surestep.regularizers import (
+    feasible_scale,
+    gradient_step,
+    min_subgradient,
+    penalty,
+    penalty_conjugate,
+    signed_distance,
+)
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@jit
+def look(
+    columns: Any,
+    reg: Any,
+    norms: Array,
+    x: Array,
+    r: Array,
+    travelled: float,
+    rounding: float,
+    member: NDArray[np.bool_],
+    first: int,
+    last: int,
+    gradient: Array,
+    until: Array,
+    moving: Integers,
+) -> tuple[int, int]:
+    """Look at the coordinates from ``first`` to before ``last`` that are members, not zero, or no longer certified.
+
+    Computes their gradient entries and until when they stay. Lists in ``moving`` those that are not zero or not
+    optimal; returns how many these are, and the entries of X that were read.
+    """
+    n_moving = n_read = 0
+    for j in range(first, last):
+        if until[j] >= travelled and not member[j] and x[j] == 0.0:
+            continue
+        g = dot(columns, j, r)
+        gradient[j] = g
+        n_read += int(n_entries(columns, j))
+        outside = signed_distance(reg, j, x[j], g)
+        until[j] = travelled - outside / norms[j] - rounding if norms[j] > 0.0 else math.inf
+        if x[j] != 0.0 or outside > 0.0:
+            moving[n_moving] = j
+            n_moving += 1
+    return n_moving, n_read
+
+
+@jit
+def gains_of(reg: Any, x: Array, gradient: Array, smoothness: Array, listed: Integers, out: Array) -> float:
+    """L_j d_j^2, d_j the step on a coordinate: twice what it is sure to gain. Return the largest c_j / sqrt(L_j).
+
+    Not c_j^2 / L_j, which is no sign of a gain where x_j is about to become zero: the step ends there, however steep.
+    """
+    largest = 0.0
+    for t in range(listed.size):
+        j = listed[t]
+        out[t] = 0.0
+        if smoothness[j] > 0.0:
+            curvature = smoothness[j] + reg.l2[j]
+            step = gradient_step(reg, j, x[j], gradient[j], 1.0 / curvature) - x[j]
+            out[t] = curvature * step * step
+            c = min_subgradient(reg, j, x[j], gradient[j])
+            largest = max(largest, c * c / smoothness[j])
+    return math.sqrt(largest)
+
+
+@jit
+def scale_of(reg: Any, gradient: Array, listed: Integers) -> float:
+    """Largest tau <= 1 for which psi_j*(-tau g_j) is finite for all listed coordinates."""
+    tau = 1.0
+    for t in range(listed.size):
+        tau = min(tau, feasible_scale(reg, listed[t], -gradient[listed[t]]))
+    return tau
+
+
+@jit
+def penalty_terms(reg: Any, x: Array, gradient: Array, listed: Integers, tau: float) -> tuple[float, float]:
+    """Penalty, and sum of psi_j(x_j) + psi_j*(-tau g_j) + tau x_j g_j, over the listed coordinates."""
+    total = gap = 0.0
+    for t in range(listed.size):
+        j = listed[t]
+        value, v = penalty(reg, j, x[j]), -tau * gradient[j]
+        total += value
+        gap += value + penalty_conjugate(reg, j, v) - x[j] * v
+    return total, gap
+
+
+@jit
+def loss_terms(loss: Any, z: Array, u: Array, y: Array, weights: Array, tau: float) -> tuple[float, float]:
+    """Mean loss, and weighted mean of loss(z_i) + loss*(tau u_i) - tau u_i z_i."""
+    total = gap = 0.0
+    for i in range(y.size):
+        if weights[i] > 0.0:
+            value, v = losses.value(loss, z[i], y[i]), tau * u[i]
+            total += weights[i] * value
+            gap += weights[i] * (value + losses.conjugate(loss, v, y[i]) - v * z[i])
+    return total, gap
+
+
+@jit
+def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array) -> tuple[float, float]:
+    """Fill in u_i = loss'(z_i) and r_i = s_i u_i; return the distance of r from what it was, and its size.
+
+    Both in the norm sqrt(sum_i r_i^2 / s_i), that of Cauchy-Schwarz with the weighted norms of the columns.
+    """
+    distance = size = 0.0
+    for i in range(y.size):
+        if weights[i] > 0.0:
+            new = losses.derivative(loss, z[i], y[i])
+            distance += weights[i] * (new - u[i]) * (new - u[i])
+            size += weights[i] * new * new
+            u[i], r[i] = new, weights[i] * new
+    return math.sqrt(distance), math.sqrt(size)
+
+
+@jit
+def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, out: Array) -> None:
+    """d_i = s_i loss''(z_i), the weights of the quadratic model; at least some part of the smoothness."""
+    floor = least * losses.smoothness(loss)
+    for i in range(y.size):
+        out[i] = weights[i] * max(losses.second_derivative(loss, z[i], y[i]), floor) if weights[i] > 0.0 else 0.0
+
+
+@jit
+def slope(loss: Any, z: Array, move: Array, t: float, y: Array, weights: Array) -> float:
+    """Derivative of the mean loss at z + t move, in t."""
+    total = 0.0
+    for i in range(y.size):
+        if weights[i] > 0.0 and move[i] != 0.0:
+            total += weights[i] * losses.derivative(loss, z[i] + t * move[i], y[i]) * move[i]
+    return total

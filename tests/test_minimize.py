@@ -1,0 +1,325 @@
+"""The fast solver: the optimum of every problem, certificates that hold, exact models, and what must not matter."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import surestep as ss
+from surestep.regularizers import Separable
+from surestep.solvers import _columns, _gram, _look, _smooth, working_set
+from surestep.solvers._gram import Gram
+from zoo import PseudoHuber, problems, reference_optimum
+
+ZOO = dict(problems())
+
+
+def lasso(n=120, d=400, seed=0, sparse=True, fraction=0.05, loss="squared", **options):
+    """A problem with more columns than join the working set at once."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    if sparse:
+        X = scipy.sparse.csc_array(X * (rng.random((n, d)) < 0.1))
+    y = X @ np.where(rng.random(d) < 0.1, rng.standard_normal(d), 0.0) + 0.1 * rng.standard_normal(n)
+    if loss != "squared":
+        y = np.where(y > np.median(y), 1.0, -1.0)
+    problem = ss.Problem(X, y, loss, ss.L1(1.0), **options)
+    return problem.with_regularizer(ss.L1(fraction * problem.alpha_max()))
+
+
+# The optimum
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_reaches_the_optimum_of_the_zoo(name):
+    problem = ZOO[name]
+    result = ss.minimize(problem, tol=1e-10)
+    assert result.status.success, result.message
+    assert result.objective - reference_optimum(problem) <= 1e-9 * problem.objective(np.zeros(problem.n_coordinates))
+    x = np.append(result.coef, result.intercept) if problem.fit_intercept else result.coef
+    assert problem.objective(x) == pytest.approx(result.objective, rel=1e-13)
+    assert np.all((problem.penalty.lower <= x) & (x <= problem.penalty.upper))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "huber"])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_agrees_with_coordinate_descent(loss, sparse):
+    problem = lasso(loss=loss, sparse=sparse)
+    result = ss.minimize(problem, tol=1e-9)
+    slow = ss.coordinate_descent(problem, sampling="cyclic", step="exact", tol=1e-9, max_epochs=20_000)
+    assert result.status is slow.status is ss.Status.CONVERGED
+    assert result.objective == pytest.approx(slow.objective, rel=1e-8)
+    assert 0 < np.count_nonzero(result.coef) < problem.n_features
+
+
+def test_a_loss_of_ones_own():
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    problem = ss.Problem(X, X[:, 0] - 3 * X[:, 1] + 0.5, PseudoHuber(), ss.L1(0.01), fit_intercept=True)
+    result = ss.minimize(problem, tol=1e-9)
+    slow = ss.coordinate_descent(problem, sampling="cyclic", step="exact", tol=1e-9)
+    assert result.status.success
+    assert result.objective == pytest.approx(slow.objective, rel=1e-8)
+
+
+# The certificate
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_every_row_of_the_trace_has_the_gap_of_the_whole_problem(loss, fit_intercept):
+    """Columns that are certified to stay at zero are left out of the pass, and nothing is missed."""
+    problem = lasso(loss=loss, fit_intercept=fit_intercept, fraction=0.2)
+    points = []
+    ss.minimize(problem, tol=1e-12, callbacks=[lambda progress: points.append((progress.row, progress.x.copy()))])
+    assert len(points) > 3
+    for row, x in points:
+        true = problem.duality_gap(x)
+        assert row["objective"] == pytest.approx(true.objective, rel=1e-12)
+        assert row["gap"] == pytest.approx(true.gap, rel=1e-6, abs=1e-13)
+    assert points[-1][0]["passes"] < len(points) - 1  # something was left out
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.floats(0.02, 0.9))
+def test_certified_columns_are_optimal(seed, fraction):
+    problem = lasso(n=30, d=80, seed=seed, fraction=fraction)
+
+    def check(progress):
+        stays = until_of(method) >= method._travelled
+        stays &= progress.x == 0.0
+        assert not np.any(problem.optimality(progress.x)[stays] > 0.0)
+
+    method = rounds(problem)
+    for _ in range(6):
+        check(ss.Progress({}, 0.0, method.x))
+        method.advance(1)
+    check(ss.Progress({}, 0.0, method.x))
+
+
+def until_of(method):
+    return method._until
+
+
+def rounds(problem, n_jobs=1):
+    from concurrent.futures import ThreadPoolExecutor
+
+    return working_set._Rounds(problem, np.zeros(problem.n_coordinates), 0.0, ThreadPoolExecutor(n_jobs))
+
+
+def test_above_alpha_max_nothing_is_done():
+    problem = lasso(fraction=1.0 + 1e-9)
+    result = ss.minimize(problem, tol=1e-10)
+    assert result.n_epochs == 0
+    assert not result.coef.any()
+    assert result.trace["passes"][-1] == 1.0
+
+
+# Quadratic models
+
+
+def design(seed, n, d, sparse, intercept):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
+    problem = ss.Problem(scipy.sparse.csc_array(X) if sparse else X, np.ones(n), fit_intercept=intercept)
+    return (np.column_stack([X, np.ones(n)]) if intercept else X), problem
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes):
+    A, problem = design(seed, 17, 24, sparse, intercept)
+    rng = np.random.default_rng(seed)
+    members = rng.permutation(A.shape[1])[: sum(sizes)]
+    weights = rng.random(17)
+    gram = Gram(problem.columns, 17, weights)
+    for begin, size in zip(itertools.accumulate([0, *sizes]), sizes, strict=False):
+        gram.extend(members[begin : begin + size])
+        chosen = A[:, gram.members]
+        np.testing.assert_allclose(gram.matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
+    other = rng.random(17)
+    gram.reweigh(other)
+    np.testing.assert_allclose(gram.matrix, chosen.T @ (other[:, None] * chosen), atol=1e-13)
+
+
+def test_gram_products_in_several_blocks_of_rows(monkeypatch):
+    A, problem = design(3, 400, 20, True, False)
+    monkeypatch.setattr(_gram, "_CACHE", np.uint64(50))
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(A, axis=1))]).astype(np.uint64)
+    places = np.nonzero(A)[1].astype(np.uint32)
+    rows = _gram.Rows(starts, places, A[A != 0.0])
+    for kernel in (_gram._add_products, getattr(_gram._add_products, "py_func", _gram._add_products)):
+        matrix = np.zeros((20, 20))
+        kernel(problem.columns, rows, problem.weights, np.arange(20), 0, starts[:-1].copy(), matrix)
+        np.testing.assert_allclose(np.tril(matrix), np.tril(A.T @ A / 400), atol=1e-13)
+
+
+def model(seed, n=20, l1=0.3, l2=0.1):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((30, n))
+    reg = Separable(np.full(n, l1), np.full(n, l2), np.full(n, -0.5), np.full(n, np.inf))
+    return A, A.T @ A, reg, rng.standard_normal(30) * 3
+
+
+def value_of(A, reg, rho, x):
+    return rho @ rho / 2 + reg.l1 @ abs(x) + reg.l2 @ x**2 / 2
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0, 20.0]))
+def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1):
+    A, matrix, reg, r = model(seed, l1=l1)
+    x, g = np.zeros(20), A.T @ r
+    _gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 1e-24, 100_000)
+    np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-9)
+    problem = ss.Problem(A, np.ones(30))
+    y, rho = np.zeros(20), r.copy()
+    solved, *_ = _columns.descend_by_columns(problem.columns, reg, np.arange(20), np.ones(30), y, rho, 1e-24, 500)
+    assert solved
+    np.testing.assert_allclose(rho, r + A @ y, atol=1e-9)
+    np.testing.assert_allclose(x, y, atol=1e-8)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0]), st.integers(1, 60))
+def test_a_jump_lowers_the_model_and_keeps_signs_and_bounds(seed, l1, n_updates):
+    A, matrix, reg, r = model(seed, l1=l1)
+    x, g = np.zeros(20), A.T @ r
+    _gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, n_updates)
+    before = x.copy()
+    _gram.jump(reg, x, g, matrix)
+    np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-8)
+    assert value_of(A, reg, r + A @ x, x) <= value_of(A, reg, r + A @ before, before) + 1e-10
+    assert np.all(x[before == 0.0] == 0.0)
+    assert np.all((x >= reg.lower) & ((x * before >= 0.0) | (l1 == 0.0)))
+
+
+def test_columns_that_depend_on_each_other_do_not_stop_a_jump():
+    A, _, reg, r = model(0, l2=0.0)
+    A[:, 1] = A[:, 0]
+    x, g = np.ones(20), A.T @ (r + A @ np.ones(20))
+    _gram.jump(reg, x, g, A.T @ A)
+    assert np.isfinite(x).all()
+
+
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_the_way_on_the_working_set_does_not_matter(sparse, monkeypatch):
+    problem = lasso(sparse=sparse, fraction=0.02, loss="logistic")
+    with_gram = ss.minimize(problem, tol=1e-9)
+    monkeypatch.setattr(working_set, "pays", lambda *_: False)
+    by_columns = ss.minimize(problem, tol=1e-9)
+    assert with_gram.trace["gram"][-1] == 1.0
+    assert by_columns.trace["gram"][-1] == 0.0
+    assert by_columns.status.success
+    assert by_columns.objective == pytest.approx(with_gram.objective, rel=1e-8)
+
+
+def test_a_gram_matrix_pays_for_few_columns_only():
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((2000, 6000), density=0.002, format="csc", rng=rng)
+    columns = ss.Problem(X, np.ones(2000)).columns
+    assert _gram.pays(columns, 2000, np.arange(50))
+    assert not _gram.pays(columns, 2000, np.arange(6000))
+
+
+# Smooth problems
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("way", ["features", "samples", "conjugate gradients"])
+def test_newton_steps_solve_their_equations(loss, fit_intercept, way, monkeypatch):
+    n, d = (12, 30) if way == "samples" else (30, 12)
+    A, problem = design(5, n, d, True, fit_intercept)
+    problem = ss.Problem(A[:, :d], np.where(np.arange(n) % 3, 1, -1), loss, ss.L2(0.1), fit_intercept=fit_intercept)
+    if way == "conjugate gradients":
+        monkeypatch.setattr(_smooth, "_MOST_DIRECT", 0)
+    newton = _smooth.Newton(problem)
+    assert newton.way == way
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        weights, c = rng.random(n) / n, rng.standard_normal(problem.n_coordinates)
+        hessian = A.T @ (weights[:, None] * A) + np.diag(problem.penalty.l2)
+        step = newton.step(weights, c, 1e-12)
+        np.testing.assert_allclose(hessian @ step, -c, atol=1e-8)
+    result = ss.minimize(problem, tol=1e-10)
+    assert result.status.success
+    assert result.n_epochs < 15
+
+
+def test_separable_data_and_no_penalty():
+    """The optimum is at infinity: the violation goes to zero all the same."""
+    X = np.array([[1.0], [2.0], [-1.0], [-2.0]])
+    result = ss.minimize(ss.Problem(X, [1, 1, 0, 0], "logistic"), tol=1e-4)
+    assert result.status is ss.Status.CONVERGED_WITHOUT_CERTIFICATE
+
+
+def test_dependent_columns_and_no_penalty():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    X = np.column_stack([X, X[:, 0] + X[:, 1]])
+    result = ss.minimize(ss.Problem(X, X[:, 2] + 0.1, fit_intercept=True), tol=1e-8)
+    assert result.status.success
+    assert result.objective < 1e-12
+
+
+# What must not matter, and what a user may ask for
+
+
+def test_threads_and_a_second_call_give_the_same():
+    problem = lasso()
+    one, two, again = (ss.minimize(problem, tol=1e-8, n_jobs=n_jobs) for n_jobs in (1, 2, 1))
+    np.testing.assert_array_equal(one.coef, again.coef)
+    np.testing.assert_array_equal(one.coef, two.coef)
+
+
+def test_warm_start_from_a_solution_takes_one_look():
+    problem = lasso()
+    result = ss.minimize(problem, tol=1e-8)
+    again = ss.minimize(problem, tol=1e-7, warm_start=result)
+    assert again.n_epochs == 0
+    np.testing.assert_array_equal(again.coef, result.coef)
+    near = ss.minimize(lasso(fraction=0.045), tol=1e-8, warm_start=result)
+    assert near.status.success
+
+
+def test_what_rounding_does_not_let_through_is_said():
+    result = ss.minimize(lasso(), tol=0.0, max_rounds=100)
+    assert result.status in (ss.Status.PRECISION, ss.Status.OPTIMAL, ss.Status.CONVERGED)
+    assert result.gap < 1e-13
+
+
+def test_limits_and_callbacks():
+    problem = lasso(fraction=0.001)
+    result = ss.minimize(problem, tol=1e-12, max_rounds=1)
+    assert result.status is ss.Status.MAX_EPOCHS
+    assert "rounds" in result.message
+
+    def stop(progress):
+        progress.stop = True
+
+    assert ss.minimize(problem, callbacks=[stop]).status is ss.Status.STOPPED
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2, 1.5])
+def test_n_jobs_is_checked(n_jobs):
+    with pytest.raises(ValueError, match="n_jobs"):
+        ss.minimize(lasso(), n_jobs=n_jobs)
+
+
+def test_step_along_never_raises_the_objective():
+    rng = np.random.default_rng(0)
+    for loss in ("logistic", "squared_hinge", "huber"):
+        problem = lasso(loss=loss, n=40, d=10)
+        method = rounds(problem)
+        for scale in (0.1, 1.0, 10.0, 1e3):
+            step = -problem.gradient(np.zeros(10)) + 0.01 * rng.standard_normal(10)
+            move = problem.predictor(scale * step)
+            t = method._step_along(move, 0.0)
+            smooth = problem.with_regularizer(None)
+            if _look.slope(problem.loss, method._z, move, 0.0, problem.y, problem.weights) < 0.0:
+                assert 0.0 < t <= 1.0
+                assert smooth.objective(t * scale * step) < smooth.objective(np.zeros(10))
