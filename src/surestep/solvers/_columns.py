@@ -2,8 +2,10 @@
 
     q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
 
-The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. Sweeps go over the
-coordinates that moved or may move, and five sweeps are extrapolated to where they seem to lead (Anderson).
+The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. Sweeps go over the columns in
+a new random order each time, which took a sixth of the sweeps of a fixed order (measured, Lasso on 5,000 words): a
+fixed one, random or not, meets correlated columns in the same order again and again. Every so many sweeps, conjugate
+gradients go for the minimiser among the coordinates that are not zero.
 """
 
 from __future__ import annotations
@@ -14,21 +16,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.design import Lines, dot, entry, n_entries, squared_norm
-from surestep.regularizers import Separable, gradient_step, penalty
+from surestep.design import Lines, add, dot, entry, n_entries, squared_norm
+from surestep.regularizers import Separable, gradient_step
+from surestep.solvers._gram import Orthant
+from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Sweeps that an extrapolation looks back on.
-_DEPTH = 5
+# Sweeps between two jumps, and steps of conjugate gradients in a jump.
+_SWEEPS, _ITERATIONS = 10, 25
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
 
 
 @jit
-def curvatures_of(columns: Any, members: Integers, weights: Array, out: Array) -> None:
+def dots(columns: Any, members: Integers, v: Array, out: Array) -> None:
+    """<a_j, v> of some columns."""
+    for t in range(members.size):
+        out[t] = dot(columns, members[t], v)
+
+
+@jit
+def combine(columns: Any, members: Integers, x: Array, out: Array) -> None:
+    """Add sum_j x_j a_j of some columns to ``out``."""
+    for t in range(members.size):
+        if x[t] != 0.0:
+            add(columns, members[t], x[t], out)
+
+
+@jit
+def _curvatures(columns: Any, members: Integers, weights: Array, out: Array) -> None:
     """|a_j|_d^2 of some columns."""
     for t in range(members.size):
         out[t] = squared_norm(columns, members[t], weights)
@@ -72,18 +91,6 @@ def _sweep(
     return n_active, largest
 
 
-@jit
-def _model_value(reg: Any, weights: Array, x: Array, rho: Array, places: Integers) -> float:
-    """q, up to a constant: |rho|^2 / (2 d), and the penalty at some places."""
-    total = 0.0
-    for i in range(rho.size):
-        if weights[i] > 0.0:
-            total += 0.5 * rho[i] * (rho[i] / weights[i])
-    for t in range(places.size):
-        total += penalty(reg, places[t], x[places[t]])
-    return total
-
-
 def descend_by_columns(
     columns: Lines,
     reg: Separable,
@@ -92,63 +99,56 @@ def descend_by_columns(
     x: Array,
     rho: Array,
     enough: float,
+    rng: np.random.Generator,
     max_sweeps: int,
-) -> tuple[bool, int]:
-    """Minimise the model until no coordinate gains more than ``enough``; x and rho are changed in place.
+) -> int:
+    """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    Returns whether it got there, and how many steps were tried on the way.
+    x and rho are changed in place. Returns how many steps were tried.
     """
     n = members.size
-    curvature = np.empty(n)
-    curvatures_of(columns, members, weights, curvature)
+    curvature, room = np.empty(n), np.empty(n, np.int64)
+    _curvatures(columns, members, weights, curvature)
     curvature += reg.l2
-    everywhere, room = np.arange(n), np.empty(n, np.int64)
-    n_steps = 0
-    for _ in range(max_sweeps):
-        n_active, largest = _sweep(columns, reg, members, everywhere, curvature, weights, x, rho, 0.01 * enough, room)
-        n_steps += n
-        if largest <= enough:
-            return True, n_steps
-        active = room[:n_active].copy()
-        inner = max(_PART * largest, enough)
-        points: list[Array] = []
-        residuals: list[Array] = []
-        spare = np.empty(n_active, np.int64)
-        for _ in range(max_sweeps):
-            points.append(x[active])
-            residuals.append(rho.copy())
-            if len(points) > _DEPTH:
-                _extrapolate(reg, weights, active, x, rho, points, residuals)
-                points, residuals = [x[active]], [rho.copy()]
-            _, largest = _sweep(columns, reg, members, active, curvature, weights, x, rho, 0.01 * enough, spare)
-            n_steps += n_active
-            if largest <= inner:
+    places, n_steps, within, inner = np.arange(n), 0, enough, enough
+    for sweep in range(1, max_sweeps + 1):
+        n_active, largest = _sweep(
+            columns, reg, members, rng.permutation(places), curvature, weights, x, rho, 0.01 * enough, room
+        )
+        n_steps += places.size
+        if places.size == n:
+            if largest <= enough:
                 break
-    return False, n_steps
+            places, inner = room[:n_active].copy(), max(_PART * largest, enough)
+        elif largest <= inner:
+            places = np.arange(n)
+        if sweep % _SWEEPS == 0:
+            _jump(columns, reg, members, weights, curvature, x, rho)
+    return n_steps
 
 
-def _extrapolate(
-    reg: Separable,
-    weights: Array,
-    active: Integers,
-    x: Array,
-    rho: Array,
-    points: list[Array],
-    residuals: list[Array],
+def _jump(
+    columns: Lines, reg: Separable, members: Integers, weights: Array, curvature: Array, x: Array, rho: Array
 ) -> None:
-    """Go to the combination of the last points whose steps cancel best, if the model is lower there."""
-    steps = np.diff(np.array(points), axis=0)
-    try:
-        weight = np.linalg.solve(steps @ steps.T, np.ones(_DEPTH))
-    except np.linalg.LinAlgError:
-        return
-    if not np.isfinite(weight).all() or weight.sum() == 0.0:
-        return
-    weight /= weight.sum()
-    trial, at = x.copy(), weight @ np.array(points[1:])
-    trial[active] = np.clip(at, reg.lower[active], reg.upper[active])
-    if not np.array_equal(trial[active], at):
-        return
-    moved = np.asarray(weight @ np.array(residuals[1:]), np.float64)
-    if _model_value(reg, weights, trial, moved, active) < _model_value(reg, weights, x, rho, active):
-        x[:], rho[:] = trial, moved
+    """Go towards the minimiser over the coordinates that are not zero, as if their signs were given; see `_gram.jump`."""
+    free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
+    chosen, at, l2 = members[free], x[free], reg.l2[free]
+    orthant = Orthant.of(reg, x, free)
+    c, image = np.empty(free.size), np.empty(free.size)
+    dots(columns, chosen, rho, c)
+    c += l2 * at + reg.l1[free] * np.sign(at)
+    move = np.empty(rho.size)
+
+    def times(v: Array) -> Array:
+        move[:] = 0.0
+        combine(columns, chosen, v, move)
+        dots(columns, chosen, weights * move, image)
+        return image + l2 * v
+
+    step = conjugate_gradients(times, -c, 1.0 / curvature[free], 1e-3, _ITERATIONS)
+    for t in (1.0, orthant.room(at, step)):
+        change = orthant.clipped(at + t * step) - at
+        if change @ (c + 0.5 * times(change)) < 0.0:
+            x[free] = orthant.clipped(at + t * step)
+            rho += weights * move
+            return

@@ -7,6 +7,7 @@ is solved directly over the features, directly over the samples, or by conjugate
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,29 @@ _MOST_ITERATIONS = 500
 def _diagonal(lines: Any, weights: Array, out: Array) -> None:
     for j in range(out.size):
         out[j] = squared_norm(lines, j, weights)
+
+
+def conjugate_gradients(
+    times: Callable[[Array], Array], right: Array, preconditioner: Array, accuracy: float, max_iterations: int
+) -> Array:
+    """Solve H x = right, given v -> H v for a positive H and a diagonal near its inverse, to a relative accuracy."""
+    x, residual = np.zeros_like(right), right
+    scaled = preconditioner * residual
+    direction, size = scaled, residual @ scaled
+    enough = accuracy**2 * size
+    for _ in range(max_iterations):
+        image = times(direction)
+        curvature = direction @ image
+        if not curvature > 0.0:
+            break
+        x += (size / curvature) * direction
+        residual = residual - (size / curvature) * image
+        scaled = preconditioner * residual
+        last, size = size, residual @ scaled
+        if not size > enough:
+            break
+        direction = scaled + (size / last) * direction
+    return x
 
 
 class Newton:
@@ -103,28 +127,15 @@ class Newton:
         _diagonal(problem.columns, weights, diagonal)
         diagonal += l2
         inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
-        z, product_of = np.empty(problem.n_samples), np.empty(c.size)
-        step, residual = np.zeros_like(c), -c
-        scaled = inverse * residual
-        direction, size = scaled, residual @ scaled
-        enough = accuracy**2 * size
-        for _ in range(_MOST_ITERATIONS):
-            if not size > enough:
-                break
-            product(problem.columns, direction, z)
-            z *= weights
-            transposed_product(problem.columns, z, product_of)
+        z, image = np.empty(problem.n_samples), np.empty(c.size)
+
+        def times(v: Array) -> Array:
+            product(problem.columns, v, z)
+            transposed_product(problem.columns, weights * z, image)
             self.n_products += 2
-            product_of += l2 * direction
-            curvature = direction @ product_of
-            if not curvature > 0.0:
-                break
-            step += (size / curvature) * direction
-            residual = residual - (size / curvature) * product_of
-            scaled = inverse * residual
-            last, size = size, residual @ scaled
-            direction = scaled + (size / last) * direction
-        return step
+            return image + l2 * v
+
+        return conjugate_gradients(times, -c, inverse, accuracy, _MOST_ITERATIONS)
 
     def _times(self, v: Array) -> Array:
         out = np.empty(self._problem.n_samples)

@@ -14,10 +14,9 @@ from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.choose import lengths
 from surestep.bounds.tracker import EPS
-from surestep.design import add, dot
 from surestep.problem import FENCHEL, Gap, Problem, best_shift
 from surestep.regularizers import Separable
-from surestep.solvers._columns import descend_by_columns
+from surestep.solvers._columns import combine, descend_by_columns, dots
 from surestep.solvers._gram import Gram, descend_on_gram, jump, pays
 from surestep.solvers._look import (
     curvatures,
@@ -43,9 +42,8 @@ _FEWEST = 128
 # coordinates: while many others join it, and when few do. Near the end: until they promise this part of the target.
 _ROUGH, _ACCURATE, _SHARE = 0.03, 0.003, 0.3
 
-# For losses that are not quadratic: models in a round, at most; the accuracy of each; and what has to remain of a step
-# for a model with old curvatures to be good enough.
-_MODELS, _MODEL_ACCURACY, _SLOW = 20, 0.1, 0.5
+# For losses that are not quadratic: models in a round, at most, and the accuracy of each.
+_MODELS, _MODEL_ACCURACY = 20, 0.1
 
 # Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end.
 _LEAST_CURVATURE = 1e-3
@@ -53,8 +51,8 @@ _LEAST_CURVATURE = 1e-3
 # A step is short enough when f falls, at its end, at most this part as fast as at its beginning.
 _FLAT = 0.3
 
-# Sweeps over columns before the Gram matrix gets its chance after all.
-_SWEEPS = 100
+# Sweeps over the columns in a round, at most.
+_SWEEPS = 300
 
 # Rounds without any progress after which rounding must be what is in the way.
 _PATIENCE = 5
@@ -77,8 +75,8 @@ def minimize(
     Works in rounds. In each, the coordinates that promise most join a working set W; the problem is solved on W, with
     all its gradient entries known exactly; then one pass over the columns that are not certified to stay at zero gives
     the duality gap, and what promises most now. On W: adaptive descent by its Gram matrix, which is extended and never
-    rebuilt, and direct solves for the coordinates that are not zero; or sweeps over sparse columns with extrapolation,
-    where W is too large for that. A loss that is not quadratic is approximated by quadratic models (Newton's method).
+    rebuilt, and direct solves for the coordinates that are not zero; or random sweeps over the columns and conjugate
+    gradients, where W is too large for that, and for the quadratic models (Newton's method) of other losses.
     Problems without an L1 part and bounds are left to Newton's method as a whole.
 
     Parameters
@@ -143,12 +141,13 @@ class _Rounds:
         self._gradient, self._until, self._travelled = np.zeros(n), np.full(n, -np.inf), 0.0
         self._longest = int(np.max(lengths(problem.columns)))
         self._is_member = np.zeros(n, bool)
+        self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
         self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._curved = not isinstance(problem.loss, losses.Squared)
         self._weights = problem.weights.copy()  # d_i of the quadratic model
-        self._bend()
-        self._gram: Gram | None = Gram(self._columns, problem.n_samples, self._weights)
-        self._members = self._gram.members
+        self._members = np.empty(0, np.int64)
+        # A Gram matrix for every model of a loss that bends costs more than it brings (measured).
+        self._gram = None if self._curved else Gram(self._columns, problem.n_samples, self._weights)
         kinks = np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper))
         self._newton = None if kinks else Newton(problem)
         self._look()
@@ -279,7 +278,7 @@ class _Rounds:
             self._solve_by_models(reg, x, enough)
         else:
             after = self._solve_model(reg, x, self._gradient[members], self._r, enough)
-            _combine(self._columns, members, after - x, self._z)
+            combine(self._columns, members, after - x, self._z)
             x = after
         self.x[members] = x
 
@@ -289,27 +288,20 @@ class _Rounds:
         u, r, move = np.zeros((3, problem.n_samples))
         g, gains, all_of_it = np.empty(x.size), np.empty(x.size), np.arange(x.size)
         smoothness = problem.smoothness[members]
-        last, is_old = np.inf, False
         for _ in range(_MODELS):
             residuals(problem.loss, self._z, problem.y, problem.weights, u, r)
-            _dots(self._columns, members, r, g)
+            dots(self._columns, members, r, g)
             gains_of(reg, x, g, smoothness, all_of_it, gains)
             largest = float(np.max(gains))
             if largest <= enough:
                 return
-            # Old curvatures make a good model while that makes progress, and a Gram matrix costs more than a model.
-            if is_old or self._gram is None or largest > _SLOW**2 * last:
-                self._bend()
-                if self._gram is not None:
-                    self._gram.reweigh(self._weights)
-            last = largest
+            self._bend()
             after = self._solve_model(reg, x, g, r, max(_MODEL_ACCURACY**2 * largest, 0.1 * enough))
             move[:] = 0.0
-            _combine(self._columns, members, after - x, move)
+            combine(self._columns, members, after - x, move)
             t = self._step_along(move, _penalty_change(reg, x, after))
             if t == 0.0:
                 return
-            is_old = t < 1.0
             x[:] = after if t == 1.0 else x + t * (after - x)
             self._z += t * move
 
@@ -317,10 +309,9 @@ class _Rounds:
         """Return where the quadratic model with gradient g, or residual r, at x is lowest on the working set."""
         x = x.copy()
         if self._gram is None:
-            _, n_steps = descend_by_columns(
-                self._columns, reg, self._members, self._weights, x, r.copy(), enough, _SWEEPS
+            self.n_steps += descend_by_columns(
+                self._columns, reg, self._members, self._weights, x, r.copy(), enough, self._rng, _SWEEPS
             )
-            self.n_steps += n_steps
             return x
         matrix, g = self._gram.matrix, g.copy()
         curvature = np.maximum(np.diagonal(matrix) + reg.l2, np.finfo(float).tiny)
@@ -386,19 +377,6 @@ class _Rounds:
             else:
                 low, at_low = t, at
         return low
-
-
-@jit
-def _dots(columns: Any, members: Integers, r: Array, out: Array) -> None:
-    for t in range(members.size):
-        out[t] = dot(columns, members[t], r)
-
-
-@jit
-def _combine(columns: Any, members: Integers, x: Array, out: Array) -> None:
-    for t in range(members.size):
-        if x[t] != 0.0:
-            add(columns, members[t], x[t], out)
 
 
 @jit
