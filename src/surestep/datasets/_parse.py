@@ -9,6 +9,7 @@ kernel notes where it stands and goes on, and the caller reads it with ``float``
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +28,12 @@ ROOM_FOR_A_DIGIT = 10 ** (LONGEST_INTEGER - 1)
 EXACT_INTEGER = 2**53
 EXACT_POWER = 22
 LARGEST_POWER = 64
-# 10^k as the float nearest to it and the float nearest to what that leaves.
-TENS = np.array([float(10**k) for k in range(LARGEST_POWER + 1)])
-TENS_REST = np.array([float(10**k - int(TENS[k])) for k in range(LARGEST_POWER + 1)])
+# 10^k, at LARGEST_POWER + k, as the float nearest to it and the float nearest to what that leaves.
+_EXACT = [Fraction(10) ** k for k in range(-LARGEST_POWER, LARGEST_POWER + 1)]
+TENS = np.array([float(ten) for ten in _EXACT])
+TENS_REST = np.array([float(ten - Fraction(float(ten))) for ten in _EXACT])
 SPLIT = 2.0**27 + 1.0
-SLACK = 2.0**-96  # the pairs are good to about 2^-103, relatively
+SLACK = 2.0**-96  # the pairs are good to about 2^-102, relatively
 
 # What can be wrong with the structure of a line.
 FINE, BAD_INDEX, BAD_QUERY, NO_QUERY, REPEATED = range(5)
@@ -205,7 +207,8 @@ def _number(text: Any, at: Any) -> Any:
     number = 0.0
     if known and mantissa != 0:
         if mantissa <= EXACT_INTEGER and -EXACT_POWER <= exponent <= EXACT_POWER:
-            number = mantissa / TENS[-exponent] if exponent < 0 else mantissa * TENS[exponent]
+            ten = TENS[LARGEST_POWER + abs(exponent)]
+            number = mantissa / ten if exponent < 0 else mantissa * ten
         elif -LARGEST_POWER <= exponent <= LARGEST_POWER:
             number, known = nearest(mantissa, exponent)
         else:
@@ -234,15 +237,9 @@ def nearest(mantissa: Any, exponent: Any) -> Any:
     """
     w = float(mantissa)
     rest = float(mantissa - np.int64(w))
-    if exponent >= 0:
-        ten, ten_rest = TENS[exponent], TENS_REST[exponent]
-        product, error = _product(w, ten)
-        error += w * ten_rest + rest * ten
-    else:
-        ten, ten_rest = TENS[-exponent], TENS_REST[-exponent]
-        product = w / ten
-        back, back_error = _product(product, ten)
-        error = ((((w - back) - back_error) + rest) - product * ten_rest) / ten
+    ten, ten_rest = TENS[LARGEST_POWER + exponent], TENS_REST[LARGEST_POWER + exponent]
+    product, error = _product(w, ten)
+    error += w * ten_rest + rest * ten
     high = product + error
     low = error - (high - product)
     slack = high * SLACK
