@@ -170,15 +170,17 @@ class ConvergenceDisplay:
             (self.ratio_lines_[name],) = self.ratio_ax_.plot(curve.x, curve.median, **style)
         self.ratio_ax_.axhline(1.0, color=GREY, linewidth=0.8, zorder=0)
         self.ratio_ax_.set_ylabel(AXIS_LABELS["value_ratio"])
-        largest = max((np.nanmax(curve.median) for curve in self.ratios.values()), default=1.0)
+        optimal = [line for name, line in self.ratio_lines_.items() if name.startswith("optimal for ")]
+        if optimal:
+            self.ratio_ax_.legend(
+                optimal[:1], ["best possible at the same points"], handlelength=3.5, frameon=False, loc="upper right"
+            )
+        largest = max((float(np.nanmax(curve.median)) for curve in self.ratios.values()), default=1.0)
         if largest > 2.0:  # uniform sampling may be worse than importance sampling by orders of magnitude
             self.ratio_ax_.set_yscale("log")
         else:
-            self.ratio_ax_.set_ylim(0.0, 1.08 * max(largest, 1.0))
+            self.ratio_ax_.set_ylim(0.0, (1.45 if optimal else 1.08) * max(largest, 1.0))  # room for the legend
         self.ax_.tick_params(labelbottom=False)
-        optimal = [line for name, line in self.ratio_lines_.items() if name.startswith("optimal for ")]
-        if optimal:
-            self.ratio_ax_.legend(optimal[:1], ["best possible at the same points"], handlelength=3.5, frameon=False)
 
 
 def _groups(results: Results) -> dict[str, list[Result]]:
@@ -435,10 +437,11 @@ def _color(k: int) -> str:
 def _style(k: int, n_points: int) -> dict[str, Any]:
     """Style of the k-th line: colour, dashes and marker its own, and some eight markers, not where others have them."""
     every = max(n_points // 8, 1)
+    again = k // len(COLORS)  # a colour that comes again has other dashes and another marker
     return {
         "color": _color(k),
-        "linestyle": DASHES[k % len(DASHES)],
-        "marker": MARKERS[k % len(MARKERS)],
+        "linestyle": DASHES[(k + again) % len(DASHES)],
+        "marker": MARKERS[(k + 2 * again) % len(MARKERS)],
         "markevery": (k * every // 3 % every, every),
         "markersize": 5.0,
         "linewidth": 1.6,
