@@ -379,7 +379,6 @@ class PathDisplay:
                 xy=(1.0, wanted[j]),
                 xytext=(1.05, height),
                 xycoords="axes fraction",
-                color=_color(k),
                 va="center",
                 annotation_clip=False,
                 arrowprops={"arrowstyle": "-", "color": _color(k), "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0},

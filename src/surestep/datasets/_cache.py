@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import sys
-import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,22 +32,13 @@ def cache_folder() -> Path:
 def written_at_once(path: Path) -> Iterator[Path]:
     """Give a file to write beside `path`; it takes that name when all is written, and vanishes on an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays the last, for writers that go by it.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix="-" + path.name)
-    os.close(handle)
+    unfinished = path.with_name(f".{uuid.uuid4().hex}-{path.name}")  # the suffix stays the last: writers go by it
     try:
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for the owner only
-        yield Path(name)
-        os.replace(name, path)
+        yield unfinished
+        os.replace(unfinished, path)
     except BaseException:
-        os.unlink(name)
+        unfinished.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def file_hash(path: Path) -> str:

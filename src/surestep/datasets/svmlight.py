@@ -230,8 +230,6 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     with opener(path, "rb") as stream:
         try:
             yield stream
-        except MalformedFileError:
-            raise
         except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             raise ValueError(f"{path}: the compressed data is damaged or cut off: {error}") from error
 
