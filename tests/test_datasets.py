@@ -179,7 +179,9 @@ def test_names_are_checked():
 
 
 def test_a_set_that_is_not_here_says_what_to_do(tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match=r"a9a needs a file .* name a folder with a9a.bz2 by data= or SURESTEP"):
+    with pytest.raises(
+        FileNotFoundError, match=r"a9a needs a file .* name a folder that has the file by data= or SURESTEP"
+    ):
         load_dataset("a9a")
     monkeypatch.setenv("SURESTEP_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"a9a is not in the folder {tmp_path}: name a folder"):
@@ -189,7 +191,8 @@ def test_a_set_that_is_not_here_says_what_to_do(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".xz", ".npz"])
 def test_sets_from_a_folder(tmp_path, monkeypatch, suffix):
-    X, y = scipy.sparse.random_array((62, 2000), density=0.01, rng=np.random.default_rng(0), format="csr"), np.ones(62)
+    rng = np.random.default_rng(0)
+    X, y = scipy.sparse.csr_array(rng.normal(size=(62, 2000)) * (rng.random((62, 2000)) < 0.01)), np.ones(62)
     path = tmp_path / f"colon-cancer{suffix}"
     if suffix == ".npz":
         fields = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape, "format": b"csr"}

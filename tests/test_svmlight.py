@@ -191,7 +191,7 @@ def test_agrees_with_scikit_learn(folder, text, zero_based, dtype):
 
 def test_reads_what_scikit_learn_writes(folder):
     rng = np.random.default_rng(0)
-    X = scipy.sparse.random_array((300, 200), density=0.1, rng=rng, format="csr")
+    X = scipy.sparse.csr_array(rng.normal(size=(300, 200)) * (rng.random((300, 200)) < 0.1))
     y, qid = rng.normal(size=300), np.sort(rng.integers(0, 9, 300))
     path = folder / "theirs"
     dump_svmlight_file(X, y, str(path), zero_based=False, query_id=qid, comment="hello")

@@ -238,7 +238,7 @@ def _from_network(
     where = f"is not in the folder {os.fspath(folder)}" if folder else "needs a file (no data=, no SURESTEP_DATA)"
     if entry.address is None:
         raise FileNotFoundError(
-            f"{name} {where}: name a folder with {name}.bz2 by data= or SURESTEP_DATA, or take the generated set "
+            f"{name} {where}: name a folder that has the file by data= or SURESTEP_DATA, or take the generated set "
             "'bag_of_words'"
         )
     try:
