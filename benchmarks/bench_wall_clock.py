@@ -8,7 +8,7 @@ where L_i is that of each coordinate; the paper's alpha / p where it is the larg
 import sys
 
 import numpy as np
-from data import dense_gaussian, imdb_counts, madelon, most_frequent, news20_bigram, rcv1_subset, with_ones
+from data import dense_gaussian, madelon, most_frequent, ones, real
 
 import surestep as ss
 
@@ -18,11 +18,11 @@ DATA = {
     # A coordinate step is real work.
     "gaussian": dense_gaussian,
     "madelon": madelon,
-    "imdb_2000": lambda: most_frequent(*imdb_counts(), 2_000),
+    "imdb_2000": lambda: most_frequent(*real("imdb_counts"), 2_000),
     # Columns are short.
-    "rcv1_subset": lambda: with_ones(*rcv1_subset()),
-    "imdb_counts": lambda: with_ones(*imdb_counts()),
-    "news20_bigram": lambda: with_ones(*news20_bigram()),
+    "rcv1_subset": lambda: ones("rcv1_subset.binary"),
+    "imdb_counts": lambda: ones("imdb_counts"),
+    "news20_bigram": lambda: ones("news20_bigram.binary"),
 }
 
 # By the smoothness that is used; "fixed" ones are what the others are measured against.
@@ -99,7 +99,7 @@ def main(names: list[str]) -> None:
         try:
             plain = ss.Problem(*load())
         except FileNotFoundError as missing:
-            print(f"{name}: {missing.filename} is not there (set SURESTEP_DATA)\n")
+            print(f"{missing}\n")
             continue
         print(f"{name}: {plain.design!r}\n")
         alpha = plain.with_regularizer(ss.L1(1.0)).alpha_max()

@@ -5,30 +5,28 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_svmlight_file
+
+from surestep.datasets import load_dataset, with_ones
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(os.environ.get("SURESTEP_DATA", ROOT.parent / "shared" / "data"))
-CACHE = ROOT / ".cache" / "data"
 
 
-def rcv1_subset() -> tuple[sp.csc_array, np.ndarray]:
-    return _cached("rcv1_subset", lambda: load_svmlight_file(FOLDER / "rcv1_subset.binary.bz2", n_features=47236))
+def real(name: str) -> tuple[sp.csc_array, np.ndarray]:
+    """A set of the folder by name; with a prime, the paper's version of it."""
+    data = load_dataset(name, data=FOLDER)
+    return sp.csc_array(data.X), data.y
 
 
-def imdb_counts() -> tuple[sp.csc_array, np.ndarray]:
-    path = FOLDER / "imdb_counts.npz"
-    return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)
-
-
-def news20_bigram() -> tuple[sp.csc_array, np.ndarray]:
-    path = FOLDER / "news20_bigram.binary.npz"
-    return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)
+def ones(name: str) -> tuple[sp.csc_array, np.ndarray]:
+    """A set of the folder with all non-zeros set to 1, as the paper does."""
+    X, y = real(name)
+    return sp.csc_array(with_ones(X)), y
 
 
 def madelon() -> tuple[np.ndarray, np.ndarray]:
     """Columns centred and scaled, as one would: their means are ten times their deviations."""
-    X, y = _cached("madelon", lambda: load_svmlight_file(FOLDER / "madelon.bz2", n_features=500))
+    X, y = real("madelon")
     X = X.toarray()
     return np.asfortranarray((X - X.mean(axis=0)) / X.std(axis=0)), y
 
@@ -50,51 +48,9 @@ def most_frequent(X: sp.csc_array, y: np.ndarray, n_features: int) -> tuple[sp.c
     return X[:, np.sort(np.argsort(-np.diff(X.indptr))[:n_features])], y
 
 
-def with_ones(X: sp.csc_array, y: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
-    """Set all non-zeros to 1, as the paper does."""
-    X = X.copy()
-    X.data[:] = 1.0
-    return X, y
-
-
-def bag_of_words(n_samples: int = 10_000, n_features: int = 10_000, seed: int = 0) -> tuple[sp.csc_array, np.ndarray]:
-    """Make documents of about 30 words drawn by Zipf's law, labelled by a sparse linear rule with noise."""
-    rng = np.random.default_rng(seed)
-    p = 1.0 / np.arange(10, n_features + 10)
-    lengths = rng.poisson(30, n_samples) + 1
-    columns = rng.choice(n_features, lengths.sum(), p=p / p.sum())
-    rows = np.repeat(np.arange(n_samples), lengths)
-    X = sp.csc_array((np.ones(rows.size), (rows, columns)), shape=(n_samples, n_features))
-    X.sum_duplicates()
-    rule = np.where(rng.random(n_features) < 0.05, rng.normal(size=n_features), 0.0)
-    score = X @ rule
-    return X, np.where(score + score.std() * rng.normal(size=n_samples) > np.median(score), 1.0, -1.0)
-
-
-def primed(X: sp.csc_array, y: np.ndarray, seed: int = 0) -> tuple[sp.csc_array, np.ndarray]:
-    """Make the paper's primed version: 10,000 random rows and columns, all non-zeros set to 1."""
-    rng = np.random.default_rng(seed)
-    rows = rng.choice(X.shape[0], min(10_000, X.shape[0]), replace=False)
-    columns = rng.choice(X.shape[1], min(10_000, X.shape[1]), replace=False)
-    X = sp.csc_array(sp.csr_array(X)[rows][:, columns])
-    X.data[:] = 1.0
-    return X, y[rows]
-
-
 def named() -> dict[str, tuple[sp.csc_array, np.ndarray]]:
     """Primed versions of the bag-of-words sets at hand; the name says what they are."""
     if not (FOLDER / "rcv1_subset.binary.bz2").exists():
         print(f"No data in {FOLDER} (set SURESTEP_DATA): a generated bag of words stands in.\n")
-        return {"generated": primed(*bag_of_words())}
-    return {"rcv1_subset'": primed(*rcv1_subset()), "imdb_counts'": primed(*imdb_counts())}
-
-
-def _cached(name: str, load) -> tuple[sp.csc_array, np.ndarray]:
-    """Keep what parsing a compressed text file gave: it takes seconds."""
-    path = CACHE / f"{name}.npz"
-    if not path.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        X, y = load()
-        sp.save_npz(path, sp.csc_array(X))
-        np.save(path.with_suffix(".npy"), y)
-    return sp.csc_array(sp.load_npz(path)), np.load(path.with_suffix(".npy"))
+        return {"generated": real("bag_of_words'")}
+    return {"rcv1_subset'": real("rcv1_subset.binary'"), "imdb_counts'": real("imdb_counts'")}

@@ -1,6 +1,9 @@
 """surestep: coordinate descent and SGD under safe adaptive importance sampling (Stich, Raj, Jaggi, NIPS 2017)."""
 
 from surestep.design import Design as Design
+from surestep.displays import ConvergenceDisplay as ConvergenceDisplay
+from surestep.displays import PathDisplay as PathDisplay
+from surestep.displays import SamplingDisplay as SamplingDisplay
 from surestep.losses import Huber as Huber
 from surestep.losses import Logistic as Logistic
 from surestep.losses import Squared as Squared
