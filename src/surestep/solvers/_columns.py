@@ -110,7 +110,7 @@ def descend_by_columns(
     curvature, room = np.empty(n), np.empty(n, np.int64)
     _curvatures(columns, members, weights, curvature)
     curvature += reg.l2
-    places, n_steps, within, inner = np.arange(n), 0, enough, enough
+    places, n_steps, inner = np.arange(n), 0, enough
     for sweep in range(1, max_sweeps + 1):
         n_active, largest = _sweep(
             columns, reg, members, rng.permutation(places), curvature, weights, x, rho, 0.01 * enough, room
@@ -130,7 +130,7 @@ def descend_by_columns(
 def _jump(
     columns: Lines, reg: Separable, members: Integers, weights: Array, curvature: Array, x: Array, rho: Array
 ) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, as if their signs were given; see `_gram.jump`."""
+    """Go towards the minimiser over the coordinates that are not zero, as if their signs were given, as `_gram.jump`."""
     free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
     chosen, at, l2 = members[free], x[free], reg.l2[free]
     orthant = Orthant.of(reg, x, free)
