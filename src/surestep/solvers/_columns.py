@@ -130,7 +130,7 @@ def descend_by_columns(
 def _jump(
     columns: Lines, reg: Separable, members: Integers, weights: Array, curvature: Array, x: Array, rho: Array
 ) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, as if their signs were given, as `_gram.jump`."""
+    """Go towards the minimiser over the coordinates that are not zero, as if signs were given; as `_gram.jump`."""
     free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
     chosen, at, l2 = members[free], x[free], reg.l2[free]
     orthant = Orthant.of(reg, x, free)
