@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file
+from sklearn.feature_extraction.text import TfidfTransformer
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(os.environ.get("SURESTEP_DATA", ROOT.parent / "shared" / "data"))
@@ -21,9 +22,28 @@ def imdb_counts() -> tuple[sp.csc_array, np.ndarray]:
     return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)
 
 
+def imdb_tfidf() -> tuple[sp.csc_array, np.ndarray]:
+    """Tf-idf of the counts, with logarithmic term frequencies and unit rows."""
+    X, y = imdb_counts()
+    return sp.csc_array(TfidfTransformer(sublinear_tf=True).fit_transform(sp.csr_matrix(X))), y
+
+
 def news20_bigram() -> tuple[sp.csc_array, np.ndarray]:
     path = FOLDER / "news20_bigram.binary.npz"
     return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)
+
+
+def dorothea() -> tuple[sp.csc_array, np.ndarray]:
+    return _cached("dorothea", lambda: load_svmlight_file(FOLDER / "dorothea.bz2", n_features=88119))
+
+
+def a9a() -> tuple[sp.csc_array, np.ndarray]:
+    return _cached("a9a", lambda: load_svmlight_file(FOLDER / "a9a.bz2", n_features=123))
+
+
+def leu() -> tuple[np.ndarray, np.ndarray]:
+    X, y = _cached("leu", lambda: load_svmlight_file(FOLDER / "leu.bz2", n_features=7129))
+    return np.asfortranarray(X.toarray()), y
 
 
 def madelon() -> tuple[np.ndarray, np.ndarray]:
