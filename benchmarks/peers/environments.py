@@ -30,13 +30,11 @@ ENVIRONMENTS = {
         "python3.10",
         ("numpy==1.23.5", "scipy==1.9.3", "scikit-learn==1.1.3", "sklearn-contrib-lightning==0.6.2.post0"),
     ),
-    "glmnet": ("python3.9", ("glmnet==2.2.1",)),
+    "glmnet": ("python3.9", ("numpy==1.23.5", "scipy==1.9.3", "scikit-learn==1.1.3", "python-glmnet==2.2.2.post2")),
 }
 
 # One thread, whatever a package uses underneath.
-ONE_THREAD = {
-    f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "BLIS", "VECLIB", "NUMEXPR")
-}
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "BLIS", "VECLIB", "NUMEXPR")}
 
 
 def python_of(package):
@@ -44,14 +42,15 @@ def python_of(package):
     if package == OURS:
         return sys.executable, None
     name = next(name for name, (_, pins) in ENVIRONMENTS.items() if any(pin.split("==")[0] == package for pin in pins))
-    # An environment that is there already, e.g. SURESTEP_PEERS_MODERN=/opt/peers.
-    folder = Path(os.environ.get(f"SURESTEP_PEERS_{name.upper()}", FOLDER / "environments" / name))
+    folder = FOLDER / "environments" / name
+    if name == "modern" and "SURESTEP_PEERS" in os.environ:  # an environment that is there already
+        folder = Path(os.environ["SURESTEP_PEERS"])
     python = folder / "bin" / "python"
     if not python.exists():
         _make(name, folder)
     missing = folder / "missing.txt"
     if missing.exists():
-        return None, f"not installed: {missing.read_text().strip()}"
+        return None, missing.read_text().strip()
     return str(python), None
 
 
@@ -59,19 +58,23 @@ def _make(name, folder):
     version, pins = ENVIRONMENTS[name]
     folder.mkdir(parents=True, exist_ok=True)
     print(f"Making the environment {name} ({version}: {', '.join(pins)}) in {folder}", flush=True)
-    interpreter = os.environ.get(f"SURESTEP_{version.upper().replace('.', '_')}") or shutil.which(version)
-    if interpreter is None:
-        (folder / "missing.txt").write_text(f"no {version}")
-        return
-    python = folder / "bin" / "python"
+    python = str(folder / "bin" / "python")
     for command in (
-        [interpreter, "-m", "venv", str(folder)],
-        [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *pins],
+        [_interpreter(version), "-m", "venv", str(folder)],
+        [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *pins],
     ):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             (folder / "missing.txt").write_text((done.stderr.strip().splitlines() or ["no reason given"])[-1])
             return
+
+
+def _interpreter(version):
+    """A Python of this version: this one, one of pyenv (whose commands may be mere pointers), or the system's."""
+    if version == f"python3.{sys.version_info.minor}":
+        return sys.executable
+    found = sorted(Path.home().glob(f".pyenv/versions/{version.removeprefix('python')}.*/bin/python"))
+    return str(found[-1]) if found else shutil.which(version) or version
 
 
 def variables(package):

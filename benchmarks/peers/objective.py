@@ -44,11 +44,35 @@ def loss_derivatives(loss, z, y):
     return -y * np.maximum(0.0, 1.0 - y * z)
 
 
+def loss_conjugates(loss, u, y):
+    if loss == "logistic":
+        s = np.clip(-u * y, 1e-300, 1.0)
+        return s * np.log(s) + (1.0 - s) * np.log1p(-np.minimum(s, 1.0 - 1e-16))
+    return 0.5 * u**2 + u * y  # of the squared loss, and of the squared hinge where u y <= 0
+
+
 def objective(task, X, y, alpha, w):
     loss, l1_ratio = TASKS[task]
     w = np.asarray(w, dtype=np.float64)
     penalty = alpha * (l1_ratio * np.abs(w).sum() + 0.5 * (1.0 - l1_ratio) * (w @ w))
     return float(loss_values(loss, X @ w, y).mean() + penalty)
+
+
+def dual_objective(task, X, y, alpha, w):
+    """A lower bound of min f by Fenchel duality, from the derivatives of the losses at w.
+
+    For any u, with g = X' u / n, min f >= -mean_i loss*(u_i) - sum_j psi*(-g_j). Without a ridge part psi* is infinite
+    beyond |g_j| = alpha, so u is scaled down until no g_j is.
+    """
+    loss, l1_ratio = TASKS[task]
+    u = loss_derivatives(loss, X @ np.asarray(w, dtype=np.float64), y)
+    g = np.abs(X.T @ u) / y.size
+    if l1_ratio == 1.0:
+        u = u * min(1.0, alpha / max(g.max(), 1e-300))
+        conjugate = 0.0
+    else:
+        conjugate = (np.maximum(g - alpha * l1_ratio, 0.0) ** 2).sum() / (2.0 * alpha * (1.0 - l1_ratio))
+    return float(-loss_conjugates(loss, u, y).mean() - conjugate)
 
 
 def lambda_max(task, X, y):
@@ -62,7 +86,7 @@ def path_alphas(largest):
 
 
 def suboptimality(value, best, start):
-    """(f - f*) / (f(0) - f*); for a path (vectors) the worst of all points, f(0) - f* being that of the last one."""
+    """(f - f*) / (f(0) - f*); of a path (vectors) the worst point, with f(0) - f* that of the last, its largest."""
     value, best = np.atleast_1d(value), np.atleast_1d(best)
     return float(np.max(value - best) / (start - best[-1]))
 

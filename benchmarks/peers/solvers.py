@@ -1,13 +1,14 @@
 """The solvers compared: how each is called for which task, and what its effort levels are.
 
-Each is called as its authors would: in the layout it works in, with its own stopping rule, from loose to tight. Scalings
-to our objective (mean loss + alpha * penalty, n samples) stand with each. A solver's packages are imported when it first
-runs, so one file serves all environments.
+Each is called as its authors would: in the layout it works in, with its own stopping rule, from loose to tight. Its
+scaling of our objective (mean loss + alpha * penalty) stands with it. Its packages are imported when it first runs, so
+one file serves all environments.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,7 @@ L2_TASKS = ("logistic_l2", "squared_hinge_l2", "ridge")
 
 @dataclass(frozen=True)
 class Solver:
-    """``fit(X, y, task, alpha, level)`` returns the coefficients (for a path, those of all alphas, and alpha is a vector)."""
+    """``fit(X, y, task, alpha, level)`` returns the coefficients; for a path alpha is a vector, and they are a list."""
 
     name: str
     package: str
@@ -28,8 +29,6 @@ class Solver:
     layout: str
     levels: tuple
     fit: Callable[..., Any]
-    # How near the reference a solver of the same objective comes on a small problem.
-    agreement: float = 1e-8
     # Given (shape, is it sparse): whether its authors would use it there.
     applies: Callable[..., bool] = lambda shape, sparse: True
 
@@ -129,9 +128,8 @@ def sklearn_descent(selection):
     def fit(X, y, task, alpha, tol):
         from sklearn.linear_model import ElasticNet, Lasso
 
-        options = dict(
-            fit_intercept=False, precompute=gram_is_smaller(X), tol=tol, max_iter=MANY, selection=selection, random_state=0
-        )
+        options = dict(fit_intercept=False, precompute=gram_is_smaller(X), tol=tol, max_iter=MANY)
+        options |= dict(selection=selection, random_state=0)
         model = Lasso(alpha, **options) if task == "lasso" else ElasticNet(alpha, l1_ratio=TASKS[task][1], **options)
         return model.fit(X, y).coef_
 
@@ -148,7 +146,7 @@ for selection in ("cyclic", "random"):
 def sklearn_path(X, y, task, alphas, tol):
     from sklearn.linear_model import lasso_path
 
-    return lasso_path(X, y, alphas=alphas, tol=tol, max_iter=MANY, precompute="auto" if gram_is_smaller(X) else False)[1].T
+    return lasso_path(X, y, alphas=alphas, tol=tol, max_iter=MANY, precompute=gram_is_smaller(X))[1].T
 
 
 def sklearn_logistic(method):
@@ -156,8 +154,8 @@ def sklearn_logistic(method):
         from sklearn.linear_model import LogisticRegression
 
         # ||w||_1 or ||w||^2 / 2, plus C times the sum of losses.
-        options = dict(C=1.0 / (alpha * y.size), tol=tol, max_iter=MANY, solver=method, fit_intercept=False, random_state=0)
-        return LogisticRegression(l1_ratio=TASKS[task][1], **options).fit(X, y).coef_[0]
+        options = dict(C=1.0 / (alpha * y.size), tol=tol, max_iter=MANY, fit_intercept=False, random_state=0)
+        return LogisticRegression(l1_ratio=TASKS[task][1], solver=method, **options).fit(X, y).coef_[0]
 
     return fit
 
@@ -315,17 +313,16 @@ def snapml(dual):
 solver("snapml", "snapml", ("lasso", "logistic_l1", "logistic_l2", "ridge"), "columns", tolerances(-1, -8))(
     snapml(False)
 )
-solver("snapml dual", "snapml", ("logistic_l2", "squared_hinge_l2", "ridge"), "rows", tolerances(-1, -8))(
-    snapml(True)
-)
+solver("snapml dual", "snapml", ("logistic_l2", "squared_hinge_l2", "ridge"), "rows", tolerances(-1, -8))(snapml(True))
 
 
 # --- adelie: groups of one
 
 
-@solver(
-    "adelie", "adelie", ("lasso", "elastic_net", "ridge", "logistic_l1", "logistic_l2", "lasso_path"), "adelie", tolerances(-3, -16)
-)
+ADELIE = ("lasso", "elastic_net", "ridge", "logistic_l1", "logistic_l2", "lasso_path")
+
+
+@solver("adelie", "adelie", ADELIE, "adelie", tolerances(-3, -16))
 def adelie(X, y, task, alpha, tol):
     import adelie
 
@@ -354,20 +351,21 @@ def cyanure(X, y, task, alpha, tol):
     from cyanure.estimators import Classifier, Regression
 
     loss, l1_ratio = TASKS[task]
-    penalty = {1.0: "l1", 0.0: "l2"}.get(l1_ratio, "elasticnet")
-    strengths = dict(lambda_1=alpha * l1_ratio, lambda_2=alpha * (1.0 - l1_ratio)) if 0.0 < l1_ratio < 1.0 else dict(lambda_1=alpha)
-    options = dict(penalty=penalty, tol=tol, max_iter=100_000, fit_intercept=False, verbose=False, n_threads=1, **strengths)
+    options = dict(tol=tol, max_iter=100_000, fit_intercept=False, verbose=False, n_threads=1)
+    if task == "elastic_net":
+        options |= dict(penalty="elasticnet", lambda_1=alpha * l1_ratio, lambda_2=alpha * (1.0 - l1_ratio))
+    else:
+        options |= dict(penalty="l1" if l1_ratio else "l2", lambda_1=alpha)
     if loss == "squared":
         return np.ravel(Regression(**options).fit(X, y).get_weights())
-    return np.ravel(Classifier(loss={"logistic": "logistic", "squared_hinge": "sqhinge"}[loss], **options).fit(X, y).get_weights())
+    name = {"logistic": "logistic", "squared_hinge": "sqhinge"}[loss]
+    return np.ravel(Classifier(loss=name, **options).fit(X, y).get_weights())
 
 
 # --- lightning
 
 
-@solver(
-    "lightning", "sklearn-contrib-lightning", (*L1_TASKS[2:], *L2_TASKS, "lasso"), "columns", tolerances(-1, -10)
-)
+@solver("lightning", "sklearn-contrib-lightning", (*L1_TASKS[2:], *L2_TASKS, "lasso"), "columns", tolerances(-1, -10))
 def lightning(X, y, task, alpha, tol):
     from lightning.classification import CDClassifier
     from lightning.regression import CDRegressor
@@ -384,4 +382,23 @@ def lightning(X, y, task, alpha, tol):
     )
     if loss == "squared":
         return np.ravel(CDRegressor(loss="squared", **options).fit(X, y).coef_)
-    return np.ravel(CDClassifier(loss={"logistic": "log", "squared_hinge": "squared_hinge"}[loss], **options).fit(X, y).coef_)
+    name = {"logistic": "log", "squared_hinge": "squared_hinge"}[loss]
+    return np.ravel(CDClassifier(loss=name, **options).fit(X, y).coef_)
+
+
+# --- glmnet: its Fortran of old, through python-glmnet
+
+
+@solver("glmnet", "python-glmnet", ADELIE, "columns", tolerances(-4, -20))
+def glmnet(X, y, task, alpha, tol):
+    from glmnet import ElasticNet, LogitNet
+
+    loss, l1_ratio = TASKS[task]
+    # For the squared loss y is scaled to unit size s, and the ridge part with it: it is alpha (1 - l1_ratio) / s there.
+    size = np.sqrt(np.mean(y**2)) if loss == "squared" else 1.0
+    strength = alpha * (l1_ratio + (1.0 - l1_ratio) * size)
+    ratio = l1_ratio / (l1_ratio + (1.0 - l1_ratio) * size)
+    options = dict(alpha=ratio, lambda_path=np.atleast_1d(strength), standardize=False, fit_intercept=False, n_splits=0)
+    model = (ElasticNet if loss == "squared" else LogitNet)(tol=tol, max_iter=MANY, **options).fit(X, y)
+    coefficients = model.coef_path_.reshape(X.shape[1], -1).T
+    return coefficients if task == "lasso_path" else coefficients[0]
