@@ -111,6 +111,8 @@ def reference_optimum(task, X, y, alpha, n_steps=20_000):
         gradient = X.T @ loss_derivatives(loss, X @ v, y) / y.size + ridge * v
         new = v - step * gradient
         new = np.sign(new) * np.maximum(np.abs(new) - step * threshold, 0.0)
+        if np.abs(new - v).max() <= 1e-16 * np.abs(new).max():
+            break
         if (v - new) @ (new - w) > 0.0:
             momentum = 1.0
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))

@@ -394,10 +394,10 @@ def glmnet(X, y, task, alpha, tol):
     from glmnet import ElasticNet, LogitNet
 
     loss, l1_ratio = TASKS[task]
-    # For the squared loss y is scaled to unit size s, and the ridge part with it: it is alpha (1 - l1_ratio) / s there.
-    size = np.sqrt(np.mean(y**2)) if loss == "squared" else 1.0
-    strength = alpha * (l1_ratio + (1.0 - l1_ratio) * size)
-    ratio = l1_ratio / (l1_ratio + (1.0 - l1_ratio) * size)
+    # For the squared loss y is divided by its deviation first, which divides the ridge part (not the L1 part) by it.
+    deviation = np.std(y) if loss == "squared" else 1.0
+    strength = alpha * (l1_ratio + (1.0 - l1_ratio) * deviation)
+    ratio = l1_ratio / (l1_ratio + (1.0 - l1_ratio) * deviation)
     options = dict(alpha=ratio, lambda_path=np.atleast_1d(strength), standardize=False, fit_intercept=False, n_splits=0)
     model = (ElasticNet if loss == "squared" else LogitNet)(tol=tol, max_iter=MANY, **options).fit(X, y)
     coefficients = model.coef_path_.reshape(X.shape[1], -1).T
