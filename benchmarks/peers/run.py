@@ -13,7 +13,7 @@ the optimum of our objective there is an error, not slow.
 # ruff: noqa: E402
 
 import argparse
-import collections
+import contextlib
 import json
 import math
 import select
@@ -73,13 +73,14 @@ class Workers:
     """One process for each package on the data set at hand, started when first asked."""
 
     def __init__(self, folder):
-        self.folder, self.processes, self.starts = folder, {}, collections.Counter()
+        self.folder, self.processes = folder, {}
 
     def ask(self, package, seconds, **order):
         """Return the answer to an order; a process that takes longer is ended."""
-        process = self.processes.get(package) or self._start(package)
-        process.stdin.write(json.dumps(order) + "\n")
-        process.stdin.flush()
+        process = self.process(package)
+        with contextlib.suppress(BrokenPipeError):  # a process that is no more: its end of file says so below
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], seconds)
         line = process.stdout.readline() if ready else ""
         if not line:
@@ -90,27 +91,27 @@ class Workers:
             raise SolverError(f"error: {answer['error']}")
         return answer
 
+    def process(self, package):
+        """The process of the package, started if need be."""
+        if package not in self.processes:
+            python, missing = environments.python_of(package)
+            if missing:
+                raise SolverError(f"not installed: {missing}")
+            with (self.folder / f"{package}.log").open("w") as log:
+                self.processes[package] = subprocess.Popen(
+                    [python, str(HERE / "worker.py"), str(self.folder)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=environments.variables(package),
+                )
+        return self.processes[package]
+
     def stop_all(self):
         """End all processes."""
         for package in list(self.processes):
             self._stop(package)
-
-    def _start(self, package):
-        python, missing = environments.python_of(package)
-        if missing:
-            raise SolverError(f"not installed: {missing}")
-        self.starts[package] += 1
-        log = (self.folder / f"{package}.log").open("w")
-        process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), str(self.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=environments.variables(package),
-        )
-        self.processes[package] = process
-        return process
 
     def _last_words(self, package):
         lines = (self.folder / f"{package}.log").read_text(errors="replace").strip().splitlines()
@@ -161,26 +162,21 @@ class Bench:
                 first = self.check(solver, task)
                 for level in range(len(solver.levels)):
                     cap = min(MOST_SECONDS, max(TIMES_BEST * fastest, LEAST_SECONDS))
-                    order = {
-                        "solver": name,
-                        "task": task,
-                        "alpha": alpha,
-                        "level": level,
-                        "first": first and level == 0,
-                    }
-                    answer = self.workers.ask(solver.package, 3.0 * cap + 30.0, do="fit", **order)
+                    order = {"do": "fit", "solver": name, "task": task, "alpha": alpha, "level": level}
+                    order["first"] = first and level == 0
+                    answer = self.workers.ask(solver.package, 3.0 * cap + 30.0, **order)
                     value, seconds = np.atleast_1d(answer["objective"]), answer["seconds"]
                     best, bound = np.minimum(best, value), np.maximum(bound, answer["bound"])
                     runs[name].append((seconds, value))
-                    if suboptimality(value, best, start) <= TARGETS[1]:
+                    certified = suboptimality(value, bound, start)
+                    if certified <= TARGETS[1]:
                         fastest = min(fastest, seconds)
                     # Ours goes on to the end: its bound serves all.
-                    certified = suboptimality(value, bound, start) <= TARGETS[-1] and name != environments.OURS
-                    if certified or seconds > cap:
+                    if seconds > cap or (certified <= TARGETS[-1] and name != environments.OURS):
                         break
             except SolverError as error:
                 notes[name] = str(error)
-        gap = suboptimality(best, bound, start)
+        certified = suboptimality(best, bound, start) if np.all(np.isfinite(best)) else math.nan
         return [
             report.Record(
                 self.name,
@@ -189,7 +185,7 @@ class Bench:
                 name,
                 *(min((s for s, e in found if e <= target), default=math.nan) for target in TARGETS),
                 reached=min((e for _, e in found), default=math.nan),
-                certified=gap,
+                certified=certified,
                 gradient=self.gradient(task),
                 note=notes[name],
             )
@@ -198,8 +194,11 @@ class Bench:
         ]
 
     def check(self, solver, task):
-        """Compile, and see on a corner of the data whether the solver minimises our objective; True if just done."""
-        key = solver.name, task, self.workers.starts[solver.package]
+        """Compile, and see on a corner of the data whether the solver minimises our objective; True if just done.
+
+        Once for each process: one that was ended for being slow is started, and compiles, anew.
+        """
+        key = solver.name, task, self.workers.process(solver.package).pid
         first = key not in self.checked
         if first:
             order = {"do": "check", "solver": solver.name, "task": task}
@@ -207,8 +206,6 @@ class Bench:
                 self.checked[key] = self._disagreement(task, **self.workers.ask(solver.package, CHECK_SECONDS, **order))
             except SolverError as error:
                 self.checked[key] = str(error)
-            # The process may only have been started by this.
-            self.checked[*key[:2], self.workers.starts[solver.package]] = self.checked[key]
         if self.checked[key]:
             raise SolverError(self.checked[key])
         return first
