@@ -138,7 +138,7 @@ def summary(records):
         below = sum(p < 20.0 for p in passes)
         typical = f"median {np.median(passes):.1f}, most {max(passes):.1f}"
         parts.append(f"- Passes over the data to 1e-6: {typical}, below 20 on {below} of {len(passes)} rows.")
-    parts.append(f"- f* is certified by a dual bound to {max(r.certified for r in records):.0e} or better.")
+    parts.append(f"- f* is certified by a dual bound to {np.nanmax([r.certified for r in records]):.0e} or better.")
     return parts
 
 
