@@ -83,11 +83,6 @@ def ours(row):
     return next((r for r in row if r.solver == OURS), None)
 
 
-def summarise(folder, records):
-    (folder / "table.md").write_text(table(records))
-    profile(folder, records)
-
-
 def table(records):
     """Rows x solvers at 1e-6 in Markdown, one table a task, and what they come to."""
     parts = ["# Seconds to relative suboptimality 1e-6", ""]
