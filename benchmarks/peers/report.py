@@ -167,7 +167,7 @@ def profile(folder, records):
         axis.set_xlabel("times the fastest of the row")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("share of the rows it has a solver for")
-    axes[-1].legend(fontsize="small", title="solver (rows)", loc="lower right")
+    figure.legend(*axes[0].get_legend_handles_labels(), title="solver (rows)", loc="outside right center")
     for ending in ("svg", "png"):
         figure.savefig(folder / f"performance_profile.{ending}", dpi=120)
     plt.close(figure)
