@@ -7,7 +7,7 @@ READY   = $(VENV)/.installed
 # Numba does not notice that another file of the package changed: give every state of the sources its own cache.
 export NUMBA_CACHE_DIR = $(CURDIR)/.cache/numba/$(shell $(PYTHON) tests/sources.py)
 
-.PHONY: help install demo test test-oldest lint format bench clean
+.PHONY: help install demo test test-oldest lint format bench peers clean
 
 help:
 	@echo "make install      a virtual environment in $(VENV) with every extra but torch"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint         ruff, formatting, types"
 	@echo "make format       let ruff format and fix the sources"
 	@echo "make bench        the benchmarks, one after the other, on one thread"
+	@echo "make peers        our fast solver beside those of other packages (hours; goes on where it was interrupted)"
 	@echo "make clean        remove the environment and all caches"
 
 install: $(READY)
@@ -54,6 +55,9 @@ bench: export OMP_NUM_THREADS = 1
 bench: export OPENBLAS_NUM_THREADS = 1
 bench: $(READY)
 	@for script in benchmarks/bench_*.py; do $(RUN) $$script || exit 1; done
+
+peers: $(READY)
+	$(RUN) benchmarks/peers/run.py --resume
 
 clean:
 	rm -rf $(VENV) .venv-oldest .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

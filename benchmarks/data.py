@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from surestep.datasets import load_dataset, with_ones
 
@@ -22,6 +23,17 @@ def ones(name: str) -> tuple[sp.csc_array, np.ndarray]:
     """A set of the folder with all non-zeros set to 1, as the paper does."""
     X, y = real(name)
     return sp.csc_array(with_ones(X)), y
+
+
+def imdb_tfidf() -> tuple[sp.csc_array, np.ndarray]:
+    """Tf-idf of the counts, with logarithmic term frequencies and unit rows."""
+    X, y = real("imdb_counts")
+    return sp.csc_array(TfidfTransformer(sublinear_tf=True).fit_transform(sp.csr_matrix(X))), y
+
+
+def leu() -> tuple[np.ndarray, np.ndarray]:
+    X, y = real("leu")
+    return np.asfortranarray(X.toarray()), y
 
 
 def madelon() -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,284 @@
+"""Our fast solver and its peers, in one run: seconds to relative suboptimality 1e-3, 1e-6 and 1e-9.
+
+    python benchmarks/peers/run.py [--data ...] [--task ...] [--fraction ...] [--solver ...] [--out DIR] [--quick]
+                                   [--resume]
+
+A row is a data set, a task and an alpha (a fraction of lambda_max). Every solver runs from loose to tight tolerances,
+each run from scratch, in one thread, after compiling; "seconds to 1e-6" is its shortest run that got there.
+Suboptimality is (f - f*) / (f(0) - f*) with f* the least objective anybody found; how far f* may be from the minimum
+is certified by a dual bound. For ours the clock counts the making of the Problem; for peers it does not count the
+conversion to the layout they like best. A solver is first checked on a corner of the data: one that does not find
+the optimum of our objective there is an error, not slow.
+"""
+# ruff: noqa: E402
+
+import argparse
+import contextlib
+import json
+import math
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+import data
+import environments
+import report
+from objective import (
+    TASKS,
+    lambda_max,
+    objective,
+    path_alphas,
+    reference_optimum,
+    small_problem,
+    suboptimality,
+    targets,
+)
+from solvers import SOLVERS
+from worker import load
+
+DATA = {
+    "rcv1_subset": lambda: data.real("rcv1_subset.binary"),
+    "imdb_tfidf": data.imdb_tfidf,
+    "news20_bigram": lambda: data.real("news20_bigram.binary"),
+    "dorothea": lambda: data.real("dorothea"),
+    "leu": data.leu,
+    "madelon": data.madelon,
+    "a9a": lambda: data.real("a9a"),
+    "dense_100000x200": lambda: data.dense_gaussian(100_000, 200),
+    "dense_1000x10000": lambda: data.dense_gaussian(1_000, 10_000),
+}
+FRACTIONS = (0.1, 0.01, 0.001)
+QUICK = {"data": ("rcv1_subset", "leu", "a9a"), "fraction": (0.1, 0.01)}
+TARGETS = report.TARGETS
+
+# A solver's sequence ends when a run takes longer than this many times the best so far at 1e-6, or than MOST_SECONDS.
+TIMES_BEST, LEAST_SECONDS, MOST_SECONDS = 20.0, 2.0, 60.0
+CHECK_SECONDS = 180.0
+
+# How near the reference a solver of our objective must come on a small problem.
+AGREEMENT = 1e-8
+
+
+class SolverError(Exception):
+    """Why a solver has nothing to show; the sentence begins with its kind."""
+
+
+class Workers:
+    """One process for each package on the data set at hand, started when first asked."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = folder, {}
+
+    def ask(self, package, seconds, **order):
+        """Return the answer to an order; a process that takes longer is ended."""
+        process = self.process(package)
+        with contextlib.suppress(BrokenPipeError):  # a process that is no more: its end of file says so below
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], seconds)
+        line = process.stdout.readline() if ready else ""
+        if not line:
+            self._stop(package)
+            raise SolverError(f"error: its process died: {self._last_words(package)}" if ready else "stopped: too slow")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise SolverError(f"error: {answer['error']}")
+        return answer
+
+    def process(self, package):
+        """The process of the package, started if need be."""
+        if package not in self.processes:
+            python, missing = environments.python_of(package)
+            if missing:
+                raise SolverError(f"not installed: {missing}")
+            with (self.folder / f"{package}.log").open("w") as log:
+                self.processes[package] = subprocess.Popen(
+                    [python, str(HERE / "worker.py"), str(self.folder)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=environments.variables(package),
+                )
+        return self.processes[package]
+
+    def stop_all(self):
+        """End all processes."""
+        for package in list(self.processes):
+            self._stop(package)
+
+    def _last_words(self, package):
+        lines = (self.folder / f"{package}.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else "no word"
+
+    def _stop(self, package):
+        process = self.processes.pop(package)
+        process.kill()
+        process.wait()
+
+
+def stored(name):
+    """Folder with X and y of a data set, written on first use for workers of any environment to read."""
+    folder = environments.FOLDER / "data" / name
+    if not (folder / "y.npy").exists():
+        X, y = DATA[name]()
+        folder.mkdir(parents=True, exist_ok=True)
+        if sp.issparse(X):
+            X = sp.csc_matrix(X)
+            X.sort_indices()
+            sp.save_npz(folder / "X.npz", X, compressed=False)
+        else:
+            np.save(folder / "X.npy", np.asfortranarray(X))
+        np.save(folder / "y.npy", y)
+    return folder
+
+
+class Bench:
+    """All rows of one data set."""
+
+    def __init__(self, name):
+        self.name = name
+        folder = stored(name)
+        self.X, self.y = load(folder)
+        self.workers = Workers(folder)
+        self.checked, self.gradients = {}, {}
+
+    def row(self, task, fraction, names):
+        """Run the solvers in turn; return a record for each."""
+        y = targets(task, self.y)
+        alpha = fraction * lambda_max(task, self.X, y)
+        start = objective(task, self.X, y, alpha, np.zeros(self.X.shape[1]))
+        best, bound, fastest = np.inf, -np.inf, math.inf
+        runs, notes = {name: [] for name in names}, dict.fromkeys(names, "")
+        for name in names:
+            solver = SOLVERS[name]
+            try:
+                first, finished = self.check(solver, task), False
+                for level in range(len(solver.levels)):
+                    cap = min(MOST_SECONDS, max(TIMES_BEST * fastest, LEAST_SECONDS))
+                    order = {"do": "fit", "solver": name, "task": task, "alpha": alpha, "level": level}
+                    order["first"] = first and level == 0
+                    answer = self.workers.ask(solver.package, 3.0 * cap + 30.0, **order)
+                    value, seconds = np.atleast_1d(answer["objective"]), answer["seconds"]
+                    best, bound = np.minimum(best, value), np.maximum(bound, answer["bound"])
+                    # Past 1e-9 ours goes on, uncounted: its bound serves all, but more runs would be more luck.
+                    if not finished:
+                        runs[name].append((seconds, value))
+                    certified = suboptimality(value, bound, start)
+                    if certified <= TARGETS[1]:
+                        fastest = min(fastest, seconds)
+                    finished = finished or certified <= TARGETS[-1]
+                    if seconds > cap or (finished and name != environments.OURS):
+                        break
+            except SolverError as error:
+                notes[name] = str(error)
+        certified = suboptimality(best, bound, start) if np.all(np.isfinite(best)) else math.nan
+        return [
+            report.Record(
+                self.name,
+                task,
+                fraction,
+                name,
+                *(min((s for s, e in found if e <= target), default=math.nan) for target in TARGETS),
+                reached=min((e for _, e in found), default=math.nan),
+                certified=certified,
+                gradient=self.gradient(task),
+                note=notes[name],
+            )
+            for name in names
+            for found in [[(seconds, suboptimality(value, best, start)) for seconds, value in runs[name]]]
+        ]
+
+    def check(self, solver, task):
+        """Compile, and see on a corner of the data whether the solver minimises our objective; True if just done.
+
+        Once for each process: one that was ended for being slow is started, and compiles, anew.
+        """
+        key = solver.name, task, self.workers.process(solver.package).pid
+        first = key not in self.checked
+        if first:
+            order = {"do": "check", "solver": solver.name, "task": task}
+            try:
+                self.checked[key] = self._disagreement(task, **self.workers.ask(solver.package, CHECK_SECONDS, **order))
+            except SolverError as error:
+                self.checked[key] = str(error)
+        if self.checked[key]:
+            raise SolverError(self.checked[key])
+        return first
+
+    def _disagreement(self, task, found, alpha):
+        X, y = small_problem(self.X, self.y)
+        y = targets(task, y)
+        if task == "lasso_path":
+            found, alpha = found[-1], path_alphas(alpha)[-1]
+        optimum = reference_optimum(task, X, y, alpha)
+        error = suboptimality(found, optimum, objective(task, X, y, alpha, np.zeros(X.shape[1])))
+        return "" if error <= AGREEMENT else f"error: another objective? Off by {error:.0e} on a small problem"
+
+    def gradient(self, task):
+        """Seconds of one full gradient."""
+        if task not in self.gradients:
+            order = {"do": "gradient", "solver": environments.OURS, "task": task}
+            try:
+                self.gradients[task] = self.workers.ask(environments.OURS, CHECK_SECONDS, **order)["seconds"]
+            except SolverError:
+                self.gradients[task] = math.nan
+        return self.gradients[task]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=DATA)
+    parser.add_argument("--task", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--fraction", nargs="+", type=float)
+    parser.add_argument("--solver", nargs="+", help="names, or beginnings of names", default=[""])
+    parser.add_argument("--out", type=Path, default=environments.FOLDER / "results")
+    parser.add_argument("--quick", action="store_true", help="three data sets, two alphas")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of results.csv, run the others")
+    asked = parser.parse_args()
+    names = asked.data or (QUICK["data"] if asked.quick else list(DATA))
+    fractions = asked.fraction or (QUICK["fraction"] if asked.quick else FRACTIONS)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    table = asked.out / "results.csv"
+    records = report.read(table) if asked.resume and table.exists() else []
+    done = {(r.data, r.task, r.fraction) for r in records}
+    report.write(table, records)
+    print(report.HEADER, flush=True)
+    for name in names:
+        bench = None
+        for task in asked.task:
+            for fraction in fractions if task != "lasso_path" else (1.0,):
+                if (name, task, fraction) in done:
+                    continue
+                try:
+                    bench = bench or Bench(name)
+                except FileNotFoundError as missing:
+                    print(f"{name}: {missing.filename} is not there (set SURESTEP_DATA)")
+                    break
+                applicable = [
+                    s.name
+                    for s in SOLVERS.values()
+                    if task in s.tasks
+                    and s.applies(bench.X.shape, sp.issparse(bench.X))
+                    and (s.name == environments.OURS or any(s.name.startswith(part) for part in asked.solver))
+                ]
+                row = bench.row(task, fraction, applicable)
+                print(report.lines(row), flush=True)
+                records += row
+                report.write(table, records)
+                (asked.out / "table.md").write_text(report.table(records))
+        if bench:
+            bench.workers.stop_all()
+    if records:
+        report.profile(asked.out, records)
+        print(f"\n{report.table(records)}")
+
+
+if __name__ == "__main__":
+    main()
