@@ -213,7 +213,7 @@ def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
     """Whether W is better worked on by its Gram matrix than by its columns.
 
     Counted in nanoseconds (measured): the products of entries, and thirty updates of all gradient entries for each
-    member; against reading the columns 350 times.
+    member; against reading the columns 350 times, in calls that take some time even if there is nothing to do.
     """
     inner = columns.lines if isinstance(columns, WithIntercept) else columns
     n = members.size
@@ -225,7 +225,7 @@ def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
         per_row = counts.astype(float)
         products, n_entries, per_product, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.5, 1.0
     per_update = 0.4 * n if n < 1500 else 0.9 * n  # within the cache, or not
-    return bool(per_product * products + 30 * n * per_update < 350 * per_entry * n_entries)
+    return bool(per_product * products + 30 * n * per_update < 350 * per_entry * n_entries + 5e6)
 
 
 @jit
