@@ -25,6 +25,9 @@ Integers = NDArray[np.int64]
 _NEARLY_BEST = 0.1
 
 
+# Samples that a product of dense columns takes at a time.
+_SAMPLES = 8192
+
 # Entries of rows that stay in the second-level cache.
 _CACHE = np.uint64(30_000)
 
@@ -166,7 +169,7 @@ class Gram:
             store[:first, :first] = self._store[:first, :first]
             self._store = store
         if self._dense is not None:
-            self._gathered = np.concatenate([self._gathered, self._gather(new)])
+            self._gathered = np.concatenate([self._gathered, self._gather(new)]) if first else self._gather(new)
             self._multiply(first)
         else:
             starts = np.zeros_like(self._rows.starts)
@@ -198,14 +201,28 @@ class Gram:
 
     def _gather(self, members: Integers) -> Array:
         assert self._dense is not None
+        if np.array_equal(members, np.arange(self._dense.shape[0])):
+            return self._dense  # all of it: no copy
         lines = np.ones((members.size, self._gathered.shape[1]))
         is_column = members < self._dense.shape[0]
         lines[is_column] = self._dense[members[is_column]]
         return lines
 
     def _multiply(self, first: int) -> None:
+        """Compute the lines of G from ``first`` on, by BLAS, some samples at a time to save memory."""
+        n, n_samples = self._gathered.shape
+        lines = np.zeros((n, n - first), order="F")
+        for begin in range(0, n_samples, _SAMPLES):
+            part = slice(begin, begin + _SAMPLES)
+            new = self._gathered[first:, part] * np.sqrt(self._weights[part])
+            if first > 0:
+                lines += (self._gathered[:, part] * np.sqrt(self._weights[part])) @ new.T
+            else:  # half of a symmetric matrix
+                lines = scipy.linalg.blas.dsyrk(1.0, new.T, beta=1.0, c=lines, trans=1, lower=1, overwrite_c=1)
         matrix = self.matrix
-        matrix[first:] = (self._gathered[first:] * self._weights) @ self._gathered.T
+        matrix[first:] = lines.T if first > 0 else np.tril(lines)
+        if first == 0:
+            _mirror(matrix, 0)
         matrix[:first, first:] = matrix[first:, :first].T
 
 

@@ -45,7 +45,7 @@ _ROUGH, _ACCURATE, _SHARE = 0.03, 0.003, 0.3
 _MODELS, _MODEL_ACCURACY = 20, 0.1
 
 # Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end.
-_LEAST_CURVATURE = 1e-3
+_LEAST_CURVATURE = 1e-6
 
 # A step is short enough when f falls, at its end, at most this part as fast as at its beginning.
 _FLAT = 0.3
