@@ -22,6 +22,7 @@ from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 from surestep.design import add, dot, entry, n_entries, n_lines
+from surestep.sampling.safe import solve
 
 Array = NDArray[np.float64]
 
@@ -92,3 +93,31 @@ def fill_norm_bounds(
             scale = weights[i] * norms[i]
             lower[i] = scale * max(low - slack, -high - slack, 0.0)
             upper[i] = scale * max(high + slack, -low + slack, 0.0)
+
+
+@jit
+def fill_smoothness(loss: Any, y: Array, weights: Array, norms: Array, z: Array, distance: float, out: Array) -> None:
+    """Write L_i = s_i ||a_i||^2 max h_i'' over the margins within norms_i * distance of z. Cost O(n)."""
+    for i in range(y.size):
+        radius = min(norms[i] * distance, 1e150) + 4.0 * EPS * abs(z[i])
+        curvature = losses.largest_curvature(loss, z[i] - radius, z[i] + radius, y[i])
+        out[i] = weights[i] * norms[i] * norms[i] * curvature
+
+
+def safe_shares(lower: Array, upper: Array, scale: Array) -> tuple[Array, float]:
+    """Return the safe sampling of bounds on c, and how much smaller than for p ~ scale its worst case is. Cost O(n).
+
+    The variance of a step is governed by sum_i c_i^2 / p_i (Appendix A.2), which in the units c_i / sqrt(scale_i) is
+    the V(p, c) of eq. 7 with smoothness scale_i = s_i ||a_i||. So for no c within the bounds is p worse than p ~ scale,
+    the best that can be said without gradients, which is uniform for rows of equal norm and weight. Where all upper
+    bounds are zero, p is zero too.
+    """
+    p = np.zeros(upper.size)
+    may_move = np.flatnonzero(upper > 0.0)
+    if may_move.size == 0:
+        return p, 0.0
+    scale_there = scale[may_move]
+    roots = np.sqrt(scale_there)
+    solution = solve(np.minimum(lower, upper)[may_move] / roots, upper[may_move] / roots, scale_there)
+    p[may_move] = solution.probabilities
+    return p, solution.value / float(scale.sum())

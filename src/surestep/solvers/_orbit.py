@@ -1,10 +1,10 @@
 """Steps put off: what many proximal steps without data do to one coordinate, in O(1).
 
 A step of SGD is x <- T(x - data), T(v) = prox_{eta psi}(v - eta g), where data touches the coordinates of one row only
-and T, with its dense vector g (0, or the gradient at the anchor of a variance-reduced method), all of them. A coordinate
-is brought up to date when a row that has it is drawn: T is applied to it as many times as there were steps since.
+and T, with its dense vector g (0, or the gradient at the anchor of a variance-reduced method), all of them. A
+coordinate is brought up to date when a row that has it is drawn: T is applied to it as often as there were steps since.
 
-T_j never falls and never expands distances. So its orbits are monotone, and between zero and the bounds they are affine,
+T_j never falls and never expands distances. So its orbits are monotone; between zero and the bounds they are affine,
 
     T^m(v) = q^m v - G eta (q + ... + q^m),    q = 1 / (1 + eta l2),    G = g + l1 for v > 0, g - l1 for v < 0,
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import generic, jit
-from surestep.regularizers import Separable, prox
+from surestep._jit import generic, lean
+from surestep.regularizers import prox
 
 Array = NDArray[np.float64]
 
@@ -41,16 +41,17 @@ class Powers(NamedTuple):
     table: Array
     step: float
     l2: float
+    common: bool  # whether all features have it
 
 
-def make_powers(step: float, l2: float, most: int) -> Powers:
+def make_powers(step: float, l2: float, common: bool, most: int) -> Powers:
     """Fill the table for up to ``most`` steps."""
     table = np.zeros((most + 1, 4))
     _fill_powers(table, step, l2)
-    return Powers(table, step, l2)
+    return Powers(table, step, l2, common)
 
 
-@jit
+@lean
 def _fill_powers(table: Array, step: float, l2: float) -> None:
     q = 1.0 / (1.0 + step * l2)
     table[0, POWER] = 1.0
@@ -61,9 +62,28 @@ def _fill_powers(table: Array, step: float, l2: float) -> None:
         table[m, SUMS] = table[m - 1, SUMS] + table[m, SUM]
 
 
+class Packed(NamedTuple):
+    """The penalty of `Separable`, which kernels find in the table of coordinates."""
+
+
 @generic
 def orbit(penalty: Any, table: Any, j: Any, v: Any, begin: Any, end: Any, powers: Any) -> Any:
     """T^m(v) for coordinate j, where m is the number of steps from ``begin`` to ``end``."""
+
+
+@generic
+def is_quick(penalty: Any, powers: Any) -> Any:
+    """Whether the formula above, with this table, holds for all features, as long as no orbit crosses zero or comes to a bound."""
+
+
+@is_quick.register(tuple)
+def _(penalty, powers):
+    return False
+
+
+@is_quick.register(Packed)
+def _(penalty, powers):
+    return powers.common
 
 
 @generic
@@ -88,7 +108,7 @@ def _(penalty, table, j, v, begin, end, powers):
     return total
 
 
-@orbit.register(Separable)
+@orbit.register(Packed)
 def _(penalty, table, j, v, begin, end, powers):
     m = end - begin
     if m == 0:
@@ -109,12 +129,12 @@ def _(penalty, table, j, v, begin, end, powers):
     return _walk(table, j, v, m, powers)[0]
 
 
-@orbit_sum.register(Separable)
+@orbit_sum.register(Packed)
 def _(penalty, table, j, v, begin, end, powers):
     return _walk(table, j, v, end - begin, powers)[1]
 
 
-@jit
+@lean
 def _walk(table: Array, j: int, v: float, m: int, powers: Powers) -> tuple[float, float]:
     """Return T^m(v) and the sum of the orbit, piece by piece between zero and the bounds."""
     g, l1, l2 = table[j, DENSE], table[j, PENALTY_L1], table[j, PENALTY_L2]
@@ -152,7 +172,7 @@ def _walk(table: Array, j: int, v: float, m: int, powers: Powers) -> tuple[float
     return v, total
 
 
-@jit
+@lean
 def _steps_before(v: float, target: float, pull: float, l2: float, eta: float) -> int:
     """Count steps that surely do not pass the target; at least two fewer than those that do, for rounding."""
     if abs(target) == np.inf:
@@ -167,7 +187,7 @@ def _steps_before(v: float, target: float, pull: float, l2: float, eta: float) -
     return int(min(max(steps * (1.0 - 1e-9) - 2.0, 0.0), 1e12))
 
 
-@jit
+@lean
 def _geometric(m: int, l2: float, powers: Powers) -> tuple[float, float, float, float]:
     """Return the row m of the table of powers for any l2."""
     if l2 == powers.l2:
@@ -188,13 +208,22 @@ class Ball(NamedTuple):
     """A ridge term, or none, and projection onto a ball around zero: every step shrinks all features alike.
 
     ``growth[t]`` has the product of all factors up to step t of the block, and the sum of these products over 1..t;
-    ``norm[0]`` is the squared norm of the features. The intercept, if there is one, is free.
+    ``norms`` the squared norm of the features now, and their norm at the reference. The intercept, if there is one, is
+    free.
     """
 
     radius: float
     growth: Array
-    norm: Array
+    norms: Array
     n_features: int
+
+
+def make_ball(radius: float, features: Array, most: int) -> Ball:
+    """Begin a block of up to so many steps."""
+    squared = float(features @ features)
+    ball = Ball(radius, np.zeros((most + 1, 2)), np.array([squared, math.sqrt(squared)]), features.size)
+    ball.growth[0, 0] = 1.0
+    return ball
 
 
 @orbit.register(Ball)
@@ -213,21 +242,27 @@ def _(penalty, table, j, v, begin, end, powers):
 
 @generic
 def end_step(penalty: Any, t: Any, gained: Any, powers: Any) -> Any:
-    """Close step t, in which data have added ``gained`` to the squared norm of the features."""
+    """Close step t, in which data have added ``gained`` to the squared norm of the features.
+
+    Return how far the orbit of the reference is from there, or -1 if that is for the caller to know; and whether the
+    block must end.
+    """
 
 
 @end_step.register(tuple)
 def _(penalty, t, gained, powers):
-    pass
+    return -1.0, False
 
 
 @end_step.register(Ball)
 def _(penalty, t, gained, powers):
     shrink = 1.0 / (1.0 + powers.step * powers.l2)
-    squared = max(penalty.norm[0] + gained, 0.0) * shrink * shrink
+    squared = max(penalty.norms[0] + gained, 0.0) * shrink * shrink
     if squared > penalty.radius * penalty.radius:
         shrink *= penalty.radius / math.sqrt(squared)
         squared = penalty.radius * penalty.radius
-    penalty.norm[0] = squared
-    penalty.growth[t + 1, 0] = penalty.growth[t, 0] * shrink
-    penalty.growth[t + 1, 1] = penalty.growth[t, 1] + penalty.growth[t + 1, 0]
+    penalty.norms[0] = squared
+    growth = penalty.growth[t, 0] * shrink
+    penalty.growth[t + 1, 0] = growth
+    penalty.growth[t + 1, 1] = penalty.growth[t, 1] + growth
+    return (1.0 - growth) * penalty.norms[1], growth < 1e-100

@@ -11,24 +11,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep import losses
-from surestep._jit import jit
+from surestep._jit import inlined, lean
 from surestep.bounds.tracker import EPS
 from surestep.design import entry, n_entries
 from surestep.sampling.samplers import OVER
-from surestep.solvers._orbit import DENSE, REFERENCE, SEEN, Powers, X, end_step, orbit, orbit_sum
+from surestep.solvers._orbit import (
+    DENSE,
+    LOWER,
+    PENALTY_L1,
+    PENALTY_L2,
+    POWER,
+    REFERENCE,
+    SEEN,
+    SUM,
+    UPPER,
+    Powers,
+    X,
+    end_step,
+    is_quick,
+    orbit,
+    orbit_sum,
+)
 
 Array = NDArray[np.float64]
 
-# Columns of the table of samples, a cache line each: the alias table of the sampling (how much of its own place a sample
-# keeps, and who has the rest); s_i / (b p_i), b the number of rows in a step; the target; the derivative at the anchor;
-# the norm of the row.
+# Columns of the table of samples, a cache line each: the alias table of the sampling (how much of its own place a
+# sample keeps, and who has the rest); s_i / (b p_i), b the number of rows in a step; the target; the derivative at the
+# anchor; the norm of the row.
 KEEP, OTHER, SHARE, TARGET, ANCHOR, NORM = 0, 1, 2, 3, 4, 5
 
-# Places in `State.totals`. Steps of the block; rows drawn since the start. How far x is from the orbit of the reference
+# What `descend` returns where the block must end, besides `OVER`.
+CLOSED = -3
+
+# Places in `State.totals`. Steps of the block. How far x is from the orbit of the reference
 # under T alone, squared, and what rounding may have added; how far one step, and all steps of the block, take that
 # orbit, and the size of all that is involved; the distance from the reference that ends the stage (infinite where
 # nobody wants to know the distance); the largest distance seen. Whether there is nothing to draw. The longest row.
-TIME, ROWS, SQUARED, SQUARED_ERROR, FIRST, LAST, SIZE, BUDGET, REACHED, EMPTY, LONGEST = range(11)
+TIME, SQUARED, SQUARED_ERROR, FIRST, LAST, SIZE, BUDGET, REACHED, EMPTY, LONGEST = range(10)
 
 
 class State(NamedTuple):
@@ -42,7 +61,7 @@ class State(NamedTuple):
     coefficients: Array  # and what they are multiplied by
 
 
-@jit
+@lean
 def distance(totals: Array) -> float:
     """Bound the distance of x from the reference of the block.
 
@@ -55,28 +74,46 @@ def distance(totals: Array) -> float:
     return float((orbit_moved + away) * (1.0 + 16.0 * EPS) + 8.0 * EPS * (time + 8.0) * (totals[SIZE] + away))
 
 
-@jit
-def catch_up(penalty: Any, powers: Powers, state: State, j: int, time: int) -> float:
+@inlined
+def catch_up(
+    penalty: Any, powers: Powers, power: Array, table: Array, average: Array, quick: bool, j: int, time: int
+) -> float:
     """Bring coordinate j up to date and return it."""
-    table = state.coordinates
-    seen = int(table[j, SEEN])
-    if seen < time:
-        if state.average.size > 0:
-            state.average[j] += orbit_sum(penalty, table, j, table[j, X], seen, time, powers)
-        table[j, X] = orbit(penalty, table, j, table[j, X], seen, time, powers)
+    x, m = table[j, X], time - int(table[j, SEEN])
+    if m > 0:
+        # The usual case, no crossing, in line: a call would take longer.
+        l1, g = table[j, PENALTY_L1], table[j, DENSE]
+        pull = g + l1 if x > 0.0 or (x == 0.0 and g < 0.0) else g - l1
+        after = power[m, POWER] * x - power[m, SUM] * pull
+        usual = quick and (l1 == 0.0 or after * x > 0.0) and table[j, LOWER] <= x <= table[j, UPPER]
+        if not (usual and table[j, LOWER] <= after <= table[j, UPPER]):
+            after = _slowly(penalty, powers, table, average, j, time)
+        x = after
+        table[j, X] = x
         table[j, SEEN] = time
-    return float(table[j, X])
+    return float(x)
 
 
-@jit
+@lean
+def _slowly(penalty: Any, powers: Powers, table: Array, average: Array, j: int, time: int) -> float:
+    seen = int(table[j, SEEN])
+    if average.size > 0:
+        average[j] += orbit_sum(penalty, table, j, table[j, X], seen, time, powers)
+    return float(orbit(penalty, table, j, table[j, X], seen, time, powers))
+
+
+@lean
 def flush(penalty: Any, powers: Powers, state: State) -> None:
     """Bring all coordinates up to date."""
     time = int(state.totals[TIME])
-    for j in range(state.coordinates.shape[0]):
-        catch_up(penalty, powers, state, j, time)
+    table, average = state.coordinates, state.average
+    quick, power = is_quick(penalty, powers) and average.size == 0, powers.table
+    for j in range(table.shape[0]):
+        is_usual = quick and table[j, PENALTY_L2] == powers.l2
+        catch_up(penalty, powers, power, table, average, is_usual, j, time)
 
 
-@jit
+@lean
 def orbit_distance(penalty: Any, powers: Powers, state: State, time: int) -> float:
     """How far some steps T take the reference of the block, rounded up."""
     total = 0.0
@@ -84,17 +121,19 @@ def orbit_distance(penalty: Any, powers: Powers, state: State, time: int) -> flo
     for j in range(table.shape[0]):
         moved = orbit(penalty, table, j, table[j, REFERENCE], 0, time, powers) - table[j, REFERENCE]
         total += moved * moved
-    return math.sqrt(total) * (1.0 + (table.shape[0] + 8.0) * EPS)
+    return float(math.sqrt(total) * (1.0 + (table.shape[0] + 8.0) * EPS))
 
 
-@jit
+@lean
 def descend(
     rows: Any, has_intercept: bool, loss: Any, penalty: Any, powers: Powers, state: State, n_steps: int, rng: Any
 ) -> int:
-    """Do a number of steps; return 0, or `OVER` if x left the distance for which the sampling is safe."""
+    """Do a number of steps; return 0, `OVER` if x left the distance for which the sampling is safe, or `CLOSED`."""
     samples, table, totals = state.samples, state.coordinates, state.totals
-    drawn, coefficients = state.drawn, state.coefficients
+    average, drawn, coefficients = state.average, state.drawn, state.coefficients
     n, last = samples.shape[0], table.shape[0] - 1
+    quick, power = is_quick(penalty, powers) and average.size == 0, powers.table
+    quick_last = quick and table[last, PENALTY_L2] == powers.l2  # an intercept has no ridge term
     tracked = totals[BUDGET] < np.inf
     for _ in range(n_steps):
         time = int(totals[TIME])
@@ -113,12 +152,12 @@ def descend(
             z = away = 0.0
             for e in range(n_entries(rows, i)):
                 j, value = entry(rows, i, e)
-                x = catch_up(penalty, powers, state, j, time)
+                x = catch_up(penalty, powers, power, table, average, quick, j, time)
                 z += value * x
                 if tracked:
                     away += value * (x - orbit(penalty, table, j, table[j, REFERENCE], 0, time, powers))
             if has_intercept:
-                x = catch_up(penalty, powers, state, last, time)
+                x = catch_up(penalty, powers, power, table, average, quick_last, last, time)
                 z += x
                 if tracked:
                     away += x - orbit(penalty, table, last, table[last, REFERENCE], 0, time, powers)
@@ -135,13 +174,16 @@ def descend(
             totals[SQUARED] += path * path - 2.0 * inner
             sizes = path * path + path * (math.sqrt(abs(totals[SQUARED])) + totals[SIZE])
             totals[SQUARED_ERROR] += EPS * ((totals[LONGEST] + 64.0) * sizes + abs(totals[SQUARED]))
-        end_step(penalty, time, gained, powers)
+        moved, must_end = end_step(penalty, time, gained, powers)
+        if moved >= 0.0:
+            totals[LAST] = moved
         totals[TIME] += 1.0
-        totals[ROWS] += drawn.size
+        if must_end:
+            return CLOSED
     return 0
 
 
-@jit
+@lean
 def _move(rows: Any, has_intercept: bool, table: Array, i: int, coefficient: float) -> float:
     """Subtract a multiple of row i; return what that adds to the squared norm of the features."""
     gained = 0.0
@@ -156,13 +198,11 @@ def _move(rows: Any, has_intercept: bool, table: Array, i: int, coefficient: flo
     return gained
 
 
-@jit
-def begin(state: State, dense: Array) -> None:
-    """Begin a block where x is, which must be up to date; ``dense`` is empty where there is no dense vector."""
-    table = state.coordinates
+@lean
+def begin(state: State) -> None:
+    """Begin a block where x is, which must be up to date."""
+    table, totals = state.coordinates, state.totals
     for j in range(table.shape[0]):
         table[j, SEEN] = 0.0
         table[j, REFERENCE] = table[j, X]
-        if dense.size > 0:
-            table[j, DENSE] = dense[j]
-    state.totals[TIME] = 0.0
+    totals[TIME] = totals[SQUARED] = totals[SQUARED_ERROR] = totals[REACHED] = 0.0
