@@ -30,17 +30,20 @@ from surestep.solvers._orbit import (
     make_powers,
 )
 from surestep.solvers._stochastic import (
+    AFFINE,
     ANCHOR,
     BUDGET,
     CLOSED,
     EMPTY,
     FIRST,
     KEEP,
-    LAST,
     LONGEST,
+    N_TOTALS,
     NORM,
     OTHER,
+    PULL,
     REACHED,
+    RIDGE,
     SHARE,
     SIZE,
     TARGET,
@@ -50,7 +53,7 @@ from surestep.solvers._stochastic import (
     descend,
     distance,
     flush,
-    orbit_distance,
+    reference_moves,
 )
 
 Array = NDArray[np.float64]
@@ -117,9 +120,11 @@ class StochasticGradientDescent:
             for column, part in zip((PENALTY_L1, PENALTY_L2, LOWER, UPPER), problem.penalty, strict=True):
                 coordinates[:, column] = part
         samples = np.zeros((n, 8))
-        samples[:, TARGET], samples[:, NORM] = problem.y, self.norms
-        totals = np.zeros(10)
+        totals = np.zeros(N_TOTALS)
         totals[LONGEST] = float(np.max(lengths(self.rows)))
+        totals[AFFINE] = float(self._is_affine())
+        samples[:, TARGET] = problem.y
+        samples[:, NORM] = row_norms(self.rows, False) if totals[AFFINE] > 0.0 else self.norms
         drawn = np.zeros(batch_size, np.int64)
         self.state = State(samples, coordinates, np.zeros(d if average else 0), totals, drawn, np.zeros(batch_size))
         self.z, self.u = np.zeros(n), np.zeros(n)  # margins and derivatives at the reference
@@ -195,8 +200,7 @@ class StochasticGradientDescent:
             self._close_average()
         if self._length > 0:
             moved = float(np.linalg.norm(state.coordinates[:, X] - state.coordinates[:, REFERENCE]))
-            # Bounds on distances are sums of two parts, and so larger than the distances.
-            self._reach = max(2.0 * moved, totals[REACHED] if totals[BUDGET] < np.inf else 0.0)
+            self._reach = max(moved, totals[REACHED] if totals[BUDGET] < np.inf else 0.0)
         if self.anchored:
             self._take_anchor()
         begin(state)
@@ -215,7 +219,7 @@ class StochasticGradientDescent:
                 self._blind = max(self._blind - 1, 0)
                 self._draw_by(self.fixed, math.inf)
         if totals[BUDGET] < np.inf:
-            self._measure_orbit()
+            self._follow_distance()
 
     def _plan(self) -> tuple[float, int]:
         """Return the stepsize of the next block, and its length in steps."""
@@ -322,17 +326,27 @@ class StochasticGradientDescent:
         p, self._value_ratio = safe_shares(c, c, self.scale)
         self._draw_by(p, math.inf)
 
-    def _measure_orbit(self) -> None:
-        """Find out how far steps without data would take x."""
-        state, totals = self.state, self.state.totals
-        reference = float(np.linalg.norm(state.coordinates[:, REFERENCE]))
-        if self.radius is not None:  # known after every step
-            totals[FIRST], totals[LAST] = np.finfo(np.float64).max, 0.0
-            totals[SIZE] = reference
+    def _follow_distance(self) -> None:
+        """Let the kernel know the distance from the reference: what `follow` needs to know of T."""
+        state, totals, features = self.state, self.state.totals, self.problem.n_features
+        reference, dense = state.coordinates[:, REFERENCE], state.coordinates[:, DENSE]
+        if totals[AFFINE] > 0.0:
+            totals[RIDGE] = 1.0 if self.radius is not None else self.l2
+            pull = (dense + totals[RIDGE] * reference)[:features]
+            totals[PULL] = pull @ pull
         else:
-            totals[FIRST] = orbit_distance(self.penalty, self.powers, state, 1)
-            totals[LAST] = orbit_distance(self.penalty, self.powers, state, self._length)
-            totals[SIZE] = reference + totals[LAST]
+            totals[FIRST] = reference_moves(self.penalty, self.powers, state.coordinates)
+        far = self._length * self.powers.step * float(np.linalg.norm(dense))
+        totals[SIZE] = float(np.linalg.norm(reference)) + far
+
+    def _distance(self) -> float:
+        """Bound the distance of x from the reference."""
+        state = self.state
+        return float(
+            distance(
+                self.penalty, self.powers, state.coordinates, state.average, state.totals, self.problem.fit_intercept
+            )
+        )
 
     # --- Averages
 
@@ -362,16 +376,23 @@ class StochasticGradientDescent:
             stepsize = 1.0 / (factor * self.smoothness) if self.smoothness > 0.0 else 1.0
         return step, float(stepsize)
 
+    def _is_affine(self) -> bool:
+        """Whether steps without data are affine, and the same for all features."""
+        reg = self.problem.penalty
+        if not isinstance(reg, Separable) or not self.has_one_l2:
+            return False
+        return not (reg.l1.any() or np.isfinite([reg.lower, reg.upper]).any())
+
     def _check_ball(self) -> None:
         if not (self.radius is not None and 0.0 < self.radius < math.inf):
             raise ValueError(f"radius must be positive and finite, got {self.radius}")
         if self.anchored:
             raise ValueError("radius needs variance_reduction=False: steps of SVRG are not projected onto a ball")
-        reg = self.problem.penalty
-        if not isinstance(reg, Separable) or reg.l1.any() or np.isfinite([reg.lower, reg.upper]).any():
-            raise ValueError(f"radius needs a regularizer without L1 term and bounds, got {self.problem.regularizer!r}")
-        if not self.has_one_l2:
-            raise ValueError("radius needs the same ridge term for all features")
+        if not self._is_affine():
+            raise ValueError(
+                "radius needs a regularizer without L1 term and bounds, and one ridge term for all features, got "
+                f"{self.problem.regularizer!r}"
+            )
 
     def _check_bounds(self) -> None:
         """Compare the distance and the bounds on the norms with the truth."""
@@ -380,7 +401,7 @@ class StochasticGradientDescent:
             return
         flush(self.penalty, self.powers, state)
         x = state.coordinates[:, X].copy()
-        away, allowed = float(np.linalg.norm(x - state.coordinates[:, REFERENCE])), distance(totals)
+        away, allowed = float(np.linalg.norm(x - state.coordinates[:, REFERENCE])), self._distance()
         where = f"after step {self.n_steps}"
         if not away <= allowed:
             raise BoundViolationError(f"{where} x is at a distance of {away} from its reference, beyond {allowed}")
