@@ -1,4 +1,4 @@
-"""Bounds on the norms of gradients of single rows: safe within the distance they are made for, and as tight as can be."""
+"""Bounds on the norms of gradients of single rows: safe within the distance they are made for, and tight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def made(name, seed, anchored):
     X, y = data(seed, LOSSES[name], n=N, d=D)
     X *= np.exp(rng.normal(size=(N, 1)))
     weights = rng.integers(0, 4, N) + rng.random(N) * (rng.random(N) < 0.5)
-    problem = ss.Problem(X, y, LOSSES[name], sample_weight=weights + (weights.sum() == 0.0), fit_intercept=seed % 2 == 0)
+    problem = ss.Problem(
+        X, y, LOSSES[name], sample_weight=weights + (weights.sum() == 0.0), fit_intercept=seed % 2 == 0
+    )
     x = rng.normal(size=problem.n_coordinates) * 2.0 ** rng.integers(-3, 3)
     z = problem.predictor(x)
     anchor = problem.derivative(problem.predictor(x + 0.3)) if anchored else np.zeros(N)
@@ -65,7 +67,9 @@ def test_rows_beyond_the_hinge_are_certified():
 
 
 @pytest.mark.parametrize("loss", [*LOSSES.values(), PseudoHuber()], ids=lambda loss: type(loss).__name__)
-@given(low=st.floats(-30.0, 30.0), width=st.floats(0.0, 20.0), inside=st.floats(0.0, 1.0), label=st.sampled_from([-1, 1]))
+@given(
+    low=st.floats(-30.0, 30.0), width=st.floats(0.0, 20.0), inside=st.floats(0.0, 1.0), label=st.sampled_from([-1, 1])
+)
 def test_largest_curvature(loss, low, width, inside, label):
     high = low + width
     largest = losses.largest_curvature(loss, low, high, label)

@@ -48,7 +48,9 @@ def test_orbit(v, g, l1, l2, eta, m, lower, upper, table_l2):
     points = step_by_step(v, g, reg, eta, m)
     scale = 1.0 + abs(v) + m * eta * (abs(g) + l1)
     assert orbit(Packed(), table, 0, v, 5, 5 + m, powers) == pytest.approx(points[-1], abs=1e-12 * scale)
-    assert orbit_sum(Packed(), table, 0, v, 0, m, powers) == pytest.approx(points.sum(), rel=1e-9, abs=1e-11 * m * scale)
+    assert orbit_sum(Packed(), table, 0, v, 0, m, powers) == pytest.approx(
+        points.sum(), rel=1e-9, abs=1e-11 * m * scale
+    )
     if l2 == table_l2:
         after, right = usual_orbit(table, 0, v, powers.table[m, 0], powers.table[m, 1])
         if right:

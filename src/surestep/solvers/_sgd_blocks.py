@@ -58,8 +58,10 @@ from surestep.solvers._stochastic import (
 
 Array = NDArray[np.float64]
 
-# An anchor is taken after as many rows, in units of their number; one pass costs less than as many steps.
+# An anchor is taken after as many rows, in units of their number: one pass costs less than as many steps. But not after
+# fewer rows than these.
 _ANCHOR_EVERY = 0.5
+_FEWEST_ROWS = 128
 
 # A variance-reduced method expects to get as far from the next anchor as it got from the last one, and a bit.
 _MARGIN = 1.5
@@ -232,7 +234,7 @@ class StochasticGradientDescent:
             step = self.first_step / math.sqrt(1.0 + k / most)
             stairs = 2.0 * _STAIR * (k + most)
         if self.anchored:
-            return step, max(int(_ANCHOR_EVERY * most), 1)
+            return step, math.ceil(max(_ANCHOR_EVERY * most, _FEWEST_ROWS / self.state.drawn.size))
         # A look at all margins has to pay.
         least = 0.5 * most if self.sampling == "safe" else 1.0
         return step, max(int(min(max(stairs, least), most)), 1)
@@ -371,9 +373,8 @@ class StochasticGradientDescent:
             step = "constant" if self.anchored else "inverse" if self.strong_convexity > 0.0 else "sqrt"
         if step == "inverse" and self.strong_convexity == 0.0:
             raise ValueError("step='inverse' needs a ridge term on every feature: add L2, or choose step='sqrt'")
-        factor = 1.0 if self.anchored else 2.0
         if stepsize is None:
-            stepsize = 1.0 / (factor * self.smoothness) if self.smoothness > 0.0 else 1.0
+            stepsize = 0.5 / self.smoothness if self.smoothness > 0.0 else 1.0
         return step, float(stepsize)
 
     def _is_affine(self) -> bool:

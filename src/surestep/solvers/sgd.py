@@ -63,14 +63,14 @@ def stochastic_gradient_descent(
     variance_reduction : bool
     step : {"auto", "constant", "inverse", "sqrt"}
         With L = max_i s_i beta ||a_i||^2 / p_i, the smoothness that the sampling implies, and steps counted by k:
-        "constant" is 1/L with variance reduction and 1/(2L) without; "inverse" is 1 / (2L + mu k), which tends to the
-        1 / (mu k) of the paper's theorem and is defined at k = 0, mu the least ridge term of a feature; "sqrt" is
-        1 / (2L sqrt(1 + k/N)). These fall in stairs, by an eighth at once. "auto" needs no tuning: with variance
-        reduction 1/L, for the L that holds within the distance that the iterates keep from the anchor, halved
-        whenever the objective at a new anchor turns out larger than before (which is then given up for the old one);
-        without, "inverse" where mu is positive, else "sqrt".
+        "constant" is 1/(2L); "inverse" is 1 / (2L + mu k), which tends to the 1 / (mu k) of the paper's theorem and is
+        defined at k = 0, mu the least ridge term of a feature; "sqrt" is 1 / (2L sqrt(1 + k/N)). These fall in stairs,
+        by an eighth at once. "auto" needs no tuning: with variance reduction it is 1/(2L), for the L that holds within
+        the distance that the iterates keep from the anchor, halved whenever the objective at a new anchor turns out
+        larger than before (which is then given up for the old one); without, "inverse" where mu is positive, else
+        "sqrt".
     stepsize : float, optional
-        In place of 1/L or 1/(2L) at k = 0.
+        In place of 1/(2L) at k = 0.
     batch_size : int
         Rows drawn for a step, with replacement; their mean is taken.
     average : {None, "uniform", "weighted", "tail"}
