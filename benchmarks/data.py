@@ -16,6 +16,10 @@ def rcv1_subset() -> tuple[sp.csc_array, np.ndarray]:
     return _cached("rcv1_subset", lambda: load_svmlight_file(FOLDER / "rcv1_subset.binary.bz2", n_features=47236))
 
 
+def a9a() -> tuple[sp.csc_array, np.ndarray]:
+    return _cached("a9a", lambda: load_svmlight_file(FOLDER / "a9a.bz2", n_features=123))
+
+
 def imdb_counts() -> tuple[sp.csc_array, np.ndarray]:
     path = FOLDER / "imdb_counts.npz"
     return sp.csc_array(sp.load_npz(path), dtype=float), np.load(path)["y"].astype(float)

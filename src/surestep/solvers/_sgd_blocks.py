@@ -69,6 +69,9 @@ _MARGIN = 1.5
 # Bounds are worth their cost where they make the worst case so much better.
 _WORTH = 0.8
 
+# Steps become no longer than this by bounds alone.
+_LONGEST = 10.0
+
 # A stepsize that falls does so in stairs: by no more than about this much at once.
 _STAIR = 0.125
 
@@ -141,6 +144,7 @@ class StochasticGradientDescent:
         self._reach = math.inf  # how far x is expected to get from the reference
         self._patience = self._blind = 0  # blocks to do without bounds: when they next tell nothing; still to be done
         self._value_ratio = 1.0
+        self._drawn_by = np.zeros(0)  # what the alias table is for
         self._sum, self._weight, self._tail = np.zeros(d), 0.0, 0  # for averages: up to the present block
 
     # --- What the loop asks for
@@ -279,6 +283,9 @@ class StochasticGradientDescent:
         """Draw from p as long as x is within a distance from the reference."""
         state, n = self.state, p.size
         state.totals[BUDGET], state.totals[EMPTY] = budget, float(not p.any())
+        if p is self._drawn_by:  # as the fixed sampling often is
+            return
+        self._drawn_by = p
         keep, other = n * p, np.arange(n)
         fill_alias(keep, other)
         state.samples[:, KEEP], state.samples[:, OTHER] = keep, other
@@ -294,8 +301,8 @@ class StochasticGradientDescent:
             ratio = total / float(self.curvature.sum())
             if ratio < _WORTH:
                 self._value_ratio = ratio
-                self._draw_by(self.upper / total if total > 0.0 else self.upper, budget)
-                return 1.0 / max(ratio, 0.1) if self.adapts else 1.0
+                self._draw_by(self.upper / total if total > 0.0 else np.zeros_like(self.upper), budget)
+                return min(1.0 / ratio, _LONGEST) if self.adapts and ratio > 0.0 else 1.0
             self.upper[:] = np.inf
         self._draw_by(self.fixed, math.inf)
         return 1.0
