@@ -55,7 +55,8 @@ module that can be imported, or its kernels are compiled anew in every process. 
 What the rest of the library relies on: the loss is convex and bounded below and its derivative is continuous, so the
 derivative rises with z; `smoothness` bounds the second derivative; the conjugate is finite at 0 and at every value the
 derivative takes. A derivative computed in floating point may leave the conjugate's domain by rounding: treat a few ulp
-beyond it as on its edge. A function that is left out is only missed where it is needed, by a `TypeError` that names it.
+beyond it as on its edge. A function that is left out is only missed where it is needed, by a `TypeError` that names it;
+`largest_curvature` need not be there: with it stochastic gradient descent can tell rows that matter from others.
 """
 
 # mypy: allow-untyped-defs
