@@ -52,6 +52,12 @@ def lean(function: Function) -> Function:
     return compiled
 
 
+def inlined(function: Function) -> Function:
+    """Compile a few lines that kernels take into their own: a call with arrays takes longer than they do."""
+    compiled: Function = _compiled(function, _nrt=False, inline="always")
+    return compiled
+
+
 def _compiled(function: Function, **options: Any) -> Any:
     options.update(nogil=True, error_model="numpy")
     try:

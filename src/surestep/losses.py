@@ -55,7 +55,8 @@ module that can be imported, or its kernels are compiled anew in every process. 
 What the rest of the library relies on: the loss is convex and bounded below and its derivative is continuous, so the
 derivative rises with z; `smoothness` bounds the second derivative; the conjugate is finite at 0 and at every value the
 derivative takes. A derivative computed in floating point may leave the conjugate's domain by rounding: treat a few ulp
-beyond it as on its edge. A function that is left out is only missed where it is needed, by a `TypeError` that names it.
+beyond it as on its edge. A function that is left out is only missed where it is needed, by a `TypeError` that names it;
+`largest_curvature` need not be there: with it stochastic gradient descent can tell rows that matter from others.
 """
 
 # mypy: allow-untyped-defs
@@ -138,6 +139,11 @@ def smoothness(loss: Any) -> Any:
 
 
 @generic
+def largest_curvature(loss: Any, low: Any, high: Any, y: Any) -> Any:
+    """Bound the second derivative on low <= z <= high; `smoothness`, where a loss says no better."""
+
+
+@generic
 def conjugate(loss: Any, u: Any, y: Any) -> Any:
     """Fenchel conjugate in z, sup_z u z - value(z, y): infinite outside its domain, up to a few ulp of rounding."""
 
@@ -145,6 +151,11 @@ def conjugate(loss: Any, u: Any, y: Any) -> Any:
 @generic
 def is_classification(loss: Any) -> Any:
     """Whether targets are the labels -1 and +1."""
+
+
+@largest_curvature.register(tuple)
+def _(loss, low, high, y):
+    return smoothness(loss)
 
 
 # --- Squared
@@ -201,6 +212,11 @@ def _(loss, z, y):
     return 1.0 if abs(z - y) <= loss.delta else 0.0
 
 
+@largest_curvature.register(Huber)
+def _(loss, low, high, y):
+    return 1.0 if low - y <= loss.delta and high - y >= -loss.delta else 0.0
+
+
 @smoothness.register(Huber)
 def _(loss):
     return 1.0
@@ -235,6 +251,11 @@ def _(loss, z, y):
 @second_derivative.register(SquaredHinge)
 def _(loss, z, y):
     return 1.0 if y * z < 1.0 else 0.0
+
+
+@largest_curvature.register(SquaredHinge)
+def _(loss, low, high, y):
+    return 1.0 if y * (low if y > 0.0 else high) < 1.0 else 0.0
 
 
 @smoothness.register(SquaredHinge)
@@ -280,6 +301,13 @@ def _(loss, z, y):
 def _(loss, z, y):
     e = math.exp(-abs(z))
     return min(e / (1.0 + e) ** 2, 0.25)  # rounding must not lift it above the smoothness
+
+
+@largest_curvature.register(Logistic)
+def _(loss, low, high, y):
+    # It falls with the distance from 0.
+    e = math.exp(-max(low, -high, 0.0))
+    return min(e / (1.0 + e) ** 2 * (1.0 + 8.0 * EDGE), 0.25)
 
 
 @smoothness.register(Logistic)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from surestep.problem import Gap, Problem
 from surestep.trace import Result, Status, Trace
@@ -158,24 +158,6 @@ def _better(gap: Gap, best: Gap) -> bool:
     if abs(gap.objective - best.objective) > rounding or gap.gap == best.gap:
         return gap.objective < best.objective
     return gap.gap < best.gap
-
-
-def start(problem: Problem, warm_start: Result | ArrayLike | None) -> Array:
-    """Return the point to start at: zero, or that of an earlier result, or the one given."""
-    if warm_start is None:
-        return np.zeros(problem.n_coordinates)
-    if isinstance(warm_start, Result):
-        x = warm_start.coef
-        if x.size != problem.n_features:
-            raise ValueError(f"warm_start has {x.size} coefficients, the problem has {problem.n_features} features")
-        x = np.append(x, warm_start.intercept) if problem.fit_intercept else x.copy()
-    else:
-        x = np.array(warm_start, dtype=np.float64)
-        if x.shape != (problem.n_coordinates,):
-            raise ValueError(f"warm_start must have shape ({problem.n_coordinates},), got {x.shape}")
-        if not np.isfinite(x).all():
-            raise ValueError(f"warm_start[{np.argmin(np.isfinite(x))}] is not finite")
-    return np.clip(x, problem.penalty.lower, problem.penalty.upper)
 
 
 def target_of(problem: Problem, tol: float) -> float:

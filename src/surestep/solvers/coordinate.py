@@ -27,8 +27,9 @@ from surestep.design import transposed_product
 from surestep.problem import Gap, Problem
 from surestep.sampling.distribution import optimal_sampling
 from surestep.sampling.samplers import NONE, OVER, Cyclic, Greedy, make_fixed, make_safe
+from surestep.solvers._checks import BoundViolationError, check_choice, check_run, starting_point
 from surestep.solvers._descent import Data, Rule, State, descend, rounding_of
-from surestep.solvers._loop import Callback, evaluate, run, start, target_of
+from surestep.solvers._loop import Callback, evaluate, run, target_of
 from surestep.trace import Result, Status
 
 Array = NDArray[np.float64]
@@ -44,10 +45,6 @@ _FEW = 256
 # units of the time that one entry of a column takes (measured).
 _START_PER_COORDINATE = 60
 _STEP = 130
-
-
-class BoundViolationError(RuntimeError):
-    """A tracker's interval does not contain the true gradient entry."""
 
 
 def coordinate_descent(
@@ -136,23 +133,14 @@ def coordinate_descent(
     >>> result.status.name, np.flatnonzero(result.coef)
     ('CONVERGED', array([0, 1]))
     """
-    _check_choice("step", step, STEPS)
-    _check_choice("smoothness", smoothness, CURVATURES)
+    check_choice("step", step, STEPS)
+    check_choice("smoothness", smoothness, CURVATURES)
     if not (isinstance(blocks, bool) or blocks == "auto"):
         raise ValueError(f"blocks must be True, False or 'auto', got {blocks!r}")
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a surestep.Problem, got {type(problem).__name__}")
-    if not 0.0 < tol < np.inf:
-        raise ValueError(f"tol must be positive and finite, got {tol}")
-    if not max_epochs >= 0.0:
-        raise ValueError(f"max_epochs must not be negative, got {max_epochs}")
-    if not trace_every > 0.0:
-        raise ValueError(f"trace_every must be positive, got {trace_every}")
-    if max_epochs == trace_every == np.inf:
-        raise ValueError("trace_every and max_epochs must not both be infinite: the run would never look up")
+    check_run(problem, max_epochs, tol, trace_every)
     begin = time.perf_counter()
     method = CoordinateDescent(
-        problem, sampling, step, bounds, smoothness, start(problem, warm_start), random_state, blocks
+        problem, sampling, step, bounds, smoothness, starting_point(problem, warm_start), random_state, blocks
     )
     method.track_optimal, method.check_bounds = track_optimal, check_bounds
     return run(
@@ -217,7 +205,7 @@ class CoordinateDescent:
         total, largest = self.total, float(L.max())
         if isinstance(sampling, tuple):
             return sampling, total
-        _check_choice("sampling", sampling, SAMPLINGS)
+        check_choice("sampling", sampling, SAMPLINGS)
         if sampling == "safe" and n > _FEW and isinstance(tracker, Snapshot) and in_blocks:
             return make_blocks(L, self.scale), total
         if sampling == "safe" and n > _FEW and isinstance(tracker, Path | Snapshot):
@@ -357,8 +345,3 @@ def _tracker(sampling: Any, bounds: Any, problem: Problem) -> Any:
     if bounds == "auto" and sampling in SAMPLINGS and sampling != "safe":
         return NoBounds()
     return make_tracker(bounds, problem)
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -15,6 +15,7 @@ from surestep.bounds.choose import lengths
 from surestep.bounds.tracker import EPS
 from surestep.problem import FENCHEL, Gap, Problem, best_shift
 from surestep.regularizers import Separable
+from surestep.solvers._checks import check_run, starting_point
 from surestep.solvers._columns import combine, descend_by_columns, dots
 from surestep.solvers._gram import Gram, descend_on_gram, jump, pays
 from surestep.solvers._look import (
@@ -27,7 +28,7 @@ from surestep.solvers._look import (
     scale_of,
     slope,
 )
-from surestep.solvers._loop import Callback, run, start, target_of
+from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._smooth import Newton
 from surestep.trace import Result, Status
 
@@ -111,13 +112,14 @@ def minimize(
     ('CONVERGED', array([0, 1]))
     """
     begin = time.perf_counter()
+    check_run(problem, max_rounds, tol, 1)
     if not isinstance(problem.penalty, Separable):
         raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
     if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
         raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
     target = target_of(problem, tol)
     with ThreadPoolExecutor(None if n_jobs == -1 else n_jobs) as pool:
-        rounds = _Rounds(problem, start(problem, warm_start), target, pool)
+        rounds = _Rounds(problem, starting_point(problem, warm_start), target, pool)
         return run(
             rounds,
             problem,

@@ -1,0 +1,441 @@
+"""Blocks of stochastic gradient steps: what is drawn from, how far x may go, and when to look at all rows again."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep import losses
+from surestep._jit import jit
+from surestep.bounds.choose import lengths
+from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, look, mean_gradient, row_norms, safe_shares
+from surestep.problem import Gap, Problem
+from surestep.regularizers import Separable, penalty
+from surestep.sampling.samplers import OVER, fill_alias
+from surestep.solvers._checks import BoundViolationError
+from surestep.solvers._loop import evaluate
+from surestep.solvers._orbit import (
+    DENSE,
+    LOWER,
+    PENALTY_L1,
+    PENALTY_L2,
+    REFERENCE,
+    UPPER,
+    Packed,
+    X,
+    make_ball,
+    make_powers,
+)
+from surestep.solvers._stochastic import (
+    AFFINE,
+    ANCHOR,
+    BUDGET,
+    CLOSED,
+    EMPTY,
+    FIRST,
+    KEEP,
+    LONGEST,
+    N_TOTALS,
+    NORM,
+    OTHER,
+    PULL,
+    REACHED,
+    RIDGE,
+    SHARE,
+    SIZE,
+    TARGET,
+    TIME,
+    State,
+    begin,
+    descend,
+    distance,
+    flush,
+    reference_moves,
+)
+
+Array = NDArray[np.float64]
+
+# An anchor is taken after as many rows, in units of their number: one pass costs less than as many steps. But not after
+# fewer rows than these.
+_ANCHOR_EVERY = 0.5
+_FEWEST_ROWS = 128
+
+# A variance-reduced method expects to get as far from the next anchor as it got from the last one, and a bit.
+_MARGIN = 1.5
+
+# Bounds are worth their cost where they make the worst case so much better.
+_WORTH = 0.8
+
+# Steps become no longer than this by bounds alone.
+_LONGEST = 10.0
+
+# A stepsize that falls does so in stairs: by no more than about this much at once.
+_STAIR = 0.125
+
+
+class StochasticGradientDescent:
+    """The state of a run and its step; `run` does the rest.
+
+    Steps are done in blocks. In a block the stepsize, the dense vector g and the reference from which distances are
+    measured stay the same; at its start every coordinate is up to date.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        sampling: str,
+        variance_reduction: bool,
+        step: str,
+        x: Array,
+        random_state: int | np.random.Generator | None,
+        *,
+        stepsize: float | None = None,
+        batch_size: int = 1,
+        average: str | None = None,
+        radius: float | None = None,
+    ) -> None:
+        self.problem, self.sampling, self.anchored, self.average = problem, sampling, variance_reduction, average
+        self.check_bounds = False
+        self.rng = np.random.default_rng(random_state)
+        n, d = problem.n_samples, problem.n_coordinates
+        self.rows = problem.design.rows
+        self.norms = row_norms(self.rows, problem.fit_intercept)
+        self.scale = problem.weights * self.norms
+        self.active = self.scale > 0.0
+        self.curvature = losses.smoothness(problem.loss) * self.scale * self.norms
+        self.fixed = self._fixed_shares()
+        self.smoothness = float(np.max(self.curvature[self.active] / self.fixed[self.active], initial=0.0))
+        separable = isinstance(problem.penalty, Separable)
+        l2, counts = np.unique(problem.penalty.l2[: problem.n_features] if separable else [0.0], return_counts=True)
+        self.l2, self.has_one_l2, self.strong_convexity = float(l2[np.argmax(counts)]), l2.size == 1, float(l2[0])
+        self.penalty: Any = Packed() if separable else problem.penalty
+        self.radius = radius
+        if radius is not None:
+            self._check_ball()
+            size = float(np.linalg.norm(x[: problem.n_features]))
+            x[: problem.n_features] *= min(radius / size, 1.0) if size > 0.0 else 1.0
+        self.step, self.first_step = self._schedule(step, stepsize)
+        self.adapts = step == "auto" and variance_reduction and stepsize is None
+        coordinates = np.zeros((d, 8))
+        coordinates[:, X] = x
+        if separable:
+            for column, part in zip((PENALTY_L1, PENALTY_L2, LOWER, UPPER), problem.penalty, strict=True):
+                coordinates[:, column] = part
+        samples = np.zeros((n, 8))
+        totals = np.zeros(N_TOTALS)
+        totals[LONGEST] = float(np.max(lengths(self.rows)))
+        totals[AFFINE] = float(self._is_affine())
+        samples[:, TARGET] = problem.y
+        samples[:, NORM] = row_norms(self.rows, False) if totals[AFFINE] > 0.0 else self.norms
+        drawn = np.zeros(batch_size, np.int64)
+        self.state = State(samples, coordinates, np.zeros(d if average else 0), totals, drawn, np.zeros(batch_size))
+        self.z, self.u = np.zeros(n), np.zeros(n)  # margins and derivatives at the reference
+        self.lower, self.upper = np.zeros(n), np.full(n, np.inf)
+        self.powers = make_powers(self.first_step, self.l2, self.has_one_l2, 1)
+        self.n_steps = 0
+        self._length = 0  # of the present block
+        self._rows = self._epochs = 0.0  # looked at, and asked for
+        self._chunk = 64
+        self._caution = 1.0  # what adaptive steps are multiplied by
+        self._objective = math.inf  # at the anchor
+        self._reach = math.inf  # how far x is expected to get from the reference
+        self._patience = self._blind = 0  # blocks to do without bounds: when they next tell nothing; still to be done
+        self._value_ratio = 1.0
+        self._drawn_by = np.zeros(0)  # what the alias table is for
+        self._sum, self._weight, self._tail = np.zeros(d), 0.0, 0  # for averages: up to the present block
+
+    # --- What the loop asks for
+
+    @property
+    def x(self) -> Array:
+        """The present point, or the average."""
+        flush(self.penalty, self.powers, self.state)
+        if self.average:
+            total, weight = self._averaged()
+            if weight > 0.0:
+                return np.asarray(total / weight)
+        return self.state.coordinates[:, X].copy()
+
+    def columns(self) -> dict[str, float]:
+        """Return the stepsize, the value of the sampling, and how many rows are certified to have nothing to tell."""
+        still = float(np.count_nonzero(self.active & (self.upper == 0.0)))
+        return {"stepsize": self.powers.step, "value_ratio": self._value_ratio, "still": still}
+
+    def evaluate(self) -> tuple[Gap, float]:
+        """Return gap and violation; the clock stands still meanwhile."""
+        return evaluate(self.problem, self.x)
+
+    def advance(self, n_epochs: float) -> None:
+        """Do some epochs."""
+        self._epochs += n_epochs
+        totals, batch = self.state.totals, self.state.drawn.size
+        end = round(self._epochs * self.problem.n_samples)
+        said = 0
+        while self._rows < end:
+            if totals[TIME] >= self._length or said == CLOSED or (said == OVER and self.anchored):
+                self._begin_block()
+            elif said == OVER:
+                self._draw_within(2.0 * totals[BUDGET])
+            if self.sampling == "optimal":
+                self._draw_by_gradients()
+            n_steps = min(self._chunk, self._length - int(totals[TIME]), math.ceil((end - self._rows) / batch))
+            said = self._steps(1 if self.check_bounds or self.sampling == "optimal" else max(n_steps, 1))
+            if self.check_bounds:
+                self._check_bounds()
+
+    def _steps(self, n_steps: int) -> int:
+        """Run the kernel; in pieces of about a tenth of a second, so that Ctrl-C is heard."""
+        problem, before = self.problem, self.state.totals[TIME]
+        start = time.perf_counter()
+        said: int = descend(
+            self.rows, problem.fit_intercept, problem.loss, self.penalty, self.powers, self.state, n_steps, self.rng
+        )
+        done = int(self.state.totals[TIME] - before)
+        self.n_steps += done
+        self._rows += done * self.state.drawn.size
+        if n_steps >= self._chunk and time.perf_counter() - start < 0.1:
+            self._chunk *= 2
+        return said
+
+    # --- Blocks
+
+    def _begin_block(self) -> None:
+        problem, state, totals = self.problem, self.state, self.state.totals
+        flush(self.penalty, self.powers, state)
+        if self.average:
+            self._close_average()
+        if self._length > 0:
+            moved = float(np.linalg.norm(state.coordinates[:, X] - state.coordinates[:, REFERENCE]))
+            self._reach = max(moved, totals[REACHED] if totals[BUDGET] < np.inf else 0.0)
+        if self.anchored:
+            self._take_anchor()
+        begin(state)
+        step, self._length = self._plan()
+        if self.anchored:
+            step *= self._choose_anchored(_MARGIN * self._reach if self.sampling == "safe" else math.inf)
+        if step != self.powers.step or self.powers.table.shape[0] <= self._length:
+            self.powers = make_powers(step, self.l2, self.has_one_l2, self._length)
+        if self.radius is not None:
+            self.penalty = make_ball(self.radius, state.coordinates[: problem.n_features, X].copy(), self._length)
+        if not self.anchored:
+            if self.sampling == "safe" and self._blind == 0 and self._reach < math.inf:
+                self._look_at(state.coordinates[:, X].copy(), self.z, self.u)
+                self._draw_within(0.5 * self._reach)
+            else:
+                self._blind = max(self._blind - 1, 0)
+                self._draw_by(self.fixed, math.inf)
+        if totals[BUDGET] < np.inf:
+            self._follow_distance()
+
+    def _plan(self) -> tuple[float, int]:
+        """Return the stepsize of the next block, and its length in steps."""
+        k, most = self.n_steps, self.problem.n_samples / self.state.drawn.size
+        step, stairs = self.first_step * self._caution, most
+        if self.step == "inverse":
+            step = 1.0 / (1.0 / self.first_step + self.strong_convexity * k)
+            stairs = _STAIR / (step * self.strong_convexity)
+        elif self.step == "sqrt":
+            step = self.first_step / math.sqrt(1.0 + k / most)
+            stairs = 2.0 * _STAIR * (k + most)
+        if self.anchored:
+            return step, math.ceil(max(_ANCHOR_EVERY * most, _FEWEST_ROWS / self.state.drawn.size))
+        # A look at all margins has to pay.
+        least = 0.5 * most if self.sampling == "safe" else 1.0
+        return step, max(int(min(max(stairs, least), most)), 1)
+
+    def _take_anchor(self) -> None:
+        """Make x the anchor; or go back to the last one, with shorter steps, if its objective was smaller."""
+        problem, table = self.problem, self.state.coordinates
+        x, z, u = table[:, X].copy(), np.empty(problem.n_samples), np.empty(problem.n_samples)
+        objective = self._look_at(x, z, u) + _total_penalty(problem.penalty, x)
+        self._rows += problem.n_samples
+        if self.adapts and self._length > 0:
+            if not objective <= self._objective + 1e-12 * abs(self._objective):
+                self._caution *= 0.5
+                table[:, X] = table[:, REFERENCE]
+                return
+            self._caution = min(1.1 * self._caution, 1.0)
+        self._objective, self.z, self.u = objective, z, u
+        gradient = np.zeros(problem.n_coordinates)
+        total = mean_gradient(self.rows, problem.weights, u, gradient[: problem.n_features])
+        if problem.fit_intercept:
+            gradient[-1] = total
+        table[:, DENSE] = gradient
+        self.state.samples[:, ANCHOR] = u
+
+    def _look_at(self, x: Array, z: Array, u: Array) -> float:
+        problem = self.problem
+        intercept = x[-1] if problem.fit_intercept else 0.0
+        features = x[: problem.n_features]
+        return float(look(self.rows, problem.loss, problem.y, problem.weights, features, intercept, z, u))
+
+    # --- Sampling
+
+    def _fixed_shares(self) -> Array:
+        """Return the sampling that needs no gradients."""
+        share = self.curvature if self.anchored else self.scale
+        if self.sampling == "uniform":
+            share = self.active.astype(np.float64)
+        total = float(share.sum())
+        return np.asarray(share / total if total > 0.0 else share)
+
+    def _draw_by(self, p: Array, budget: float) -> None:
+        """Draw from p as long as x is within a distance from the reference."""
+        state, n = self.state, p.size
+        state.totals[BUDGET], state.totals[EMPTY] = budget, float(not p.any())
+        if p is self._drawn_by:  # as the fixed sampling often is
+            return
+        self._drawn_by = p
+        keep, other = n * p, np.arange(n)
+        fill_alias(keep, other)
+        state.samples[:, KEEP], state.samples[:, OTHER] = keep, other
+        state.samples[:, SHARE] = np.divide(self.problem.weights, state.drawn.size * p, out=np.zeros(n), where=p > 0.0)
+
+    def _choose_anchored(self, budget: float) -> float:
+        """Choose what to draw from until the next anchor; return how much longer steps may be for it."""
+        problem = self.problem
+        self._value_ratio, self.upper[:] = 1.0, np.inf
+        if budget < math.inf and self.curvature.any():
+            fill_smoothness(problem.loss, problem.y, problem.weights, self.norms, self.z, budget, self.upper)
+            total = float(self.upper.sum())
+            ratio = total / float(self.curvature.sum())
+            if ratio < _WORTH:
+                self._value_ratio = ratio
+                self._draw_by(self.upper / total if total > 0.0 else np.zeros_like(self.upper), budget)
+                return min(1.0 / ratio, _LONGEST) if self.adapts and ratio > 0.0 else 1.0
+            self.upper[:] = np.inf
+        self._draw_by(self.fixed, math.inf)
+        return 1.0
+
+    def _draw_within(self, budget: float) -> None:
+        """Draw from the safe sampling of bounds that hold within a distance."""
+        problem = self.problem
+        anchor = self.state.samples[:, ANCHOR].copy()
+        fill_norm_bounds(
+            problem.loss, problem.y, problem.weights, self.norms, self.z, anchor, budget, self.lower, self.upper
+        )
+        p, self._value_ratio = safe_shares(self.lower, self.upper, self.scale)
+        at_start = self.state.totals[TIME] == 0.0
+        if self._value_ratio < _WORTH:
+            self._patience = 0 if at_start else self._patience
+            self._draw_by(p, budget)
+            return
+        self._value_ratio = 1.0
+        self._draw_by(self.fixed, math.inf)
+        if at_start:  # nothing gained: do without for a while, and for longer next time
+            self._patience = self._blind = 2 * self._patience + 1
+
+    def _draw_by_gradients(self) -> None:
+        """Draw from the optimal sampling: by the true norms of the gradients."""
+        flush(self.penalty, self.powers, self.state)
+        u = np.empty_like(self.u)
+        self._look_at(self.state.coordinates[:, X].copy(), np.empty_like(u), u)
+        c = self.scale * np.abs(u - self.state.samples[:, ANCHOR])
+        self.lower[:] = self.upper[:] = c
+        p, self._value_ratio = safe_shares(c, c, self.scale)
+        self._draw_by(p, math.inf)
+
+    def _follow_distance(self) -> None:
+        """Let the kernel know the distance from the reference: what `follow` needs to know of T."""
+        state, totals, features = self.state, self.state.totals, self.problem.n_features
+        reference, dense = state.coordinates[:, REFERENCE], state.coordinates[:, DENSE]
+        if totals[AFFINE] > 0.0:
+            totals[RIDGE] = 1.0 if self.radius is not None else self.l2
+            pull = (dense + totals[RIDGE] * reference)[:features]
+            totals[PULL] = pull @ pull
+        else:
+            totals[FIRST] = reference_moves(self.penalty, self.powers, state.coordinates)
+        far = self._length * self.powers.step * float(np.linalg.norm(dense))
+        totals[SIZE] = float(np.linalg.norm(reference)) + far
+
+    def _distance(self) -> float:
+        """Bound the distance of x from the reference."""
+        state = self.state
+        return float(
+            distance(
+                self.penalty, self.powers, state.coordinates, state.average, state.totals, self.problem.fit_intercept
+            )
+        )
+
+    # --- Averages
+
+    def _averaged(self) -> tuple[Array, float]:
+        """Return the weighted sum of the iterates, with those of the present block, and the sum of the weights."""
+        time_, weight = self.state.totals[TIME], 1.0
+        if self.average == "weighted":
+            weight = self.n_steps - 0.5 * time_
+        return self._sum + weight * self.state.average, self._weight + weight * time_
+
+    def _close_average(self) -> None:
+        self._sum, self._weight = self._averaged()
+        self.state.average[:] = 0.0
+        if self.average == "tail" and self.n_steps >= 2 * self._tail:
+            self._sum, self._weight, self._tail = np.zeros_like(self._sum), 0.0, max(self.n_steps, 1)
+
+    # --- Checks
+
+    def _schedule(self, step: str, stepsize: float | None) -> tuple[str, float]:
+        """Return the schedule, and the stepsize at k = 0."""
+        if step == "auto":
+            step = "constant" if self.anchored else "inverse" if self.strong_convexity > 0.0 else "sqrt"
+        if step == "inverse" and self.strong_convexity == 0.0:
+            raise ValueError("step='inverse' needs a ridge term on every feature: add L2, or choose step='sqrt'")
+        if stepsize is None:
+            stepsize = 0.5 / self.smoothness if self.smoothness > 0.0 else 1.0
+        return step, float(stepsize)
+
+    def _is_affine(self) -> bool:
+        """Whether steps without data are affine, and the same for all features."""
+        reg = self.problem.penalty
+        if not isinstance(reg, Separable) or not self.has_one_l2:
+            return False
+        return not (reg.l1.any() or np.isfinite([reg.lower, reg.upper]).any())
+
+    def _check_ball(self) -> None:
+        if not (self.radius is not None and 0.0 < self.radius < math.inf):
+            raise ValueError(f"radius must be positive and finite, got {self.radius}")
+        if self.anchored:
+            raise ValueError("radius needs variance_reduction=False: steps of SVRG are not projected onto a ball")
+        if not self._is_affine():
+            raise ValueError(
+                "radius needs a regularizer without L1 term and bounds, and one ridge term for all features, got "
+                f"{self.problem.regularizer!r}"
+            )
+
+    def _check_bounds(self) -> None:
+        """Compare the distance and the bounds on the norms with the truth."""
+        state, totals = self.state, self.state.totals
+        if totals[BUDGET] == np.inf:
+            return
+        flush(self.penalty, self.powers, state)
+        x = state.coordinates[:, X].copy()
+        away, allowed = float(np.linalg.norm(x - state.coordinates[:, REFERENCE])), self._distance()
+        where = f"after step {self.n_steps}"
+        if not away <= allowed:
+            raise BoundViolationError(f"{where} x is at a distance of {away} from its reference, beyond {allowed}")
+        if allowed > totals[BUDGET]:
+            return
+        u = np.empty_like(self.u)
+        self._look_at(x, np.empty_like(u), u)
+        c = self.scale * np.abs(u - state.samples[:, ANCHOR])
+        rounding = 1e-12 * self.scale * np.abs(u)
+        lower, upper = (np.zeros_like(c), self.upper * allowed) if self.anchored else (self.lower, self.upper)
+        wrong = np.flatnonzero(~((lower <= c + rounding) & (c <= upper + rounding)))
+        if wrong.size:
+            i = wrong[0]
+            raise BoundViolationError(
+                f"{where} the bounds of row {i}, [{lower[i]}, {upper[i]}], do not contain the norm {c[i]} of its "
+                f"gradient ({wrong.size} of {c.size} rows are wrong)"
+            )
+
+
+@jit
+def _total_penalty(reg: Any, x: Array) -> float:
+    total = 0.0
+    for j in range(x.size):
+        total += penalty(reg, j, x[j])
+    return total
