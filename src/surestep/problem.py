@@ -262,6 +262,13 @@ class Problem:
             "infinite wherever its gradient entry has the wrong sign; add a penalty or bounds, or watch `optimality`"
         )
 
+    def null_point(self) -> Array:
+        """x = 0 with the best intercept: the optimum for every ``alpha`` from :meth:`alpha_max` on."""
+        x = np.zeros(self.n_coordinates)
+        if self.fit_intercept:
+            x[-1] = best_shift(self.loss, np.zeros(self.n_samples), self.y, self.weights)
+        return x
+
     def alpha_max(self) -> float:
         """Smallest ``alpha`` of the regularizer for which x = 0, with the best intercept, is optimal.
 
@@ -270,9 +277,7 @@ class Problem:
         """
         if not getattr(self.regularizer, "l1", 0.0) > 0.0:
             raise ValueError(f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}")
-        z = np.zeros(self.n_samples)
-        if self.fit_intercept:
-            z += best_shift(self.loss, z, self.y, self.weights)
+        z = self.predictor(self.null_point())
         r = self.residual(z)
         c = np.empty(self.n_coordinates)
         smooth = self.penalty._replace(l1=np.zeros(self.n_coordinates))

@@ -1,0 +1,7 @@
+"""Linear models with scikit-learn's faces: change the import, keep the rest; docs/differences.md has what differs."""
+
+from surestep.estimators.classification import LinearSVC as LinearSVC
+from surestep.estimators.classification import LogisticRegression as LogisticRegression
+from surestep.estimators.regression import ElasticNet as ElasticNet
+from surestep.estimators.regression import Lasso as Lasso
+from surestep.estimators.regression import Ridge as Ridge

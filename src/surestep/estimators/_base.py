@@ -1,0 +1,224 @@
+"""What all estimators share: options, solving, warnings, attributes. The mathematics is elsewhere."""
+
+# mypy: allow-subclassing-any
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from surestep.design import Design
+from surestep.estimators._callbacks import Reporter
+from surestep.path import relative_tolerance, solve
+from surestep.problem import Problem
+from surestep.regularizers import NonNegative, Regularizer
+from surestep.solvers._loop import Callback
+from surestep.solvers.coordinate import SAMPLINGS
+from surestep.trace import Result, Status
+
+Array = NDArray[Any]
+
+# What a user has to know of an option that is refused: the values that are not, and why.
+Option = tuple[tuple[Any, ...], str]
+
+
+class LinearModel(CallbackSupportMixin, BaseEstimator):
+    """A linear model: one problem a target or class, solved one after the other.
+
+    A subclass has the parameters ``fit_intercept``, ``tol``, ``max_iter``, ``positive``, ``penalty_weights``,
+    ``sampling`` and ``random_state``, perhaps ``warm_start`` and ``n_jobs``.
+    """
+
+    # Options of the class of the same name in scikit-learn that have no effect here, or of which only some values are
+    # supported: docs/differences.md says so to the user.
+    _options: ClassVar[dict[str, Option]] = {}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_options(self) -> None:
+        """Refuse what is not supported, before any work is done."""
+        for name, (choices, reason) in self._options.items():
+            value = getattr(self, name)
+            if not any(type(value) is type(choice) and value == choice for choice in choices):
+                raise ValueError(
+                    f"{type(self).__name__}: {name}={value!r} is not supported; "
+                    f"it may be {' or '.join(map(repr, choices))}: {reason}"
+                )
+        for name in ("fit_intercept", "positive"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        check_scalar(self.tol, "tol", Real, min_val=0.0, include_boundaries="neither")
+        if self.max_iter is not None:
+            check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        if self.sampling not in ("auto", *SAMPLINGS):
+            choices = ", ".join(map(repr, ("auto", *SAMPLINGS)))
+            raise ValueError(f"sampling must be one of {choices}, got {self.sampling!r}")
+
+    def _bounded(self, regularizer: Regularizer) -> Regularizer:
+        return regularizer + NonNegative() if self.positive else regularizer
+
+    # --- Fitting
+
+    def _fit_problems(
+        self, problems: Iterable[Problem], n_problems: int, data: Data, X: Any, y: Any, flat: bool
+    ) -> None:
+        """Solve the problems of a fit and set what is learned; ``flat``: there is one, and its coef_ is a vector."""
+        dtype, weights = data.design.dtype, data.weights
+        metadata = None if weights is None else {"sample_weight": weights}
+        context = self._init_callback_context(max_subtasks=None if n_problems == 1 else n_problems)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+        points = np.zeros((n_problems, X.shape[1] + 1))
+        warm = self._put_previous(points, data.offset)
+        results = []
+        for k, problem in enumerate(problems):
+            callbacks: tuple[Callback, ...] = ()
+            task = context
+            if getattr(self, "_skl_callbacks", None):
+                if n_problems > 1:
+                    task = context.subcontext(task_name="target", max_subtasks=None)
+                    task.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+
+                def attributes(x: Array, k: int = k) -> dict[str, Any]:
+                    points[k, : x.size] = x
+                    return _attributes(points, data.offset, dtype, flat)
+
+                callbacks = (Reporter(self, task, attributes, X=X, y=y, metadata=metadata),)
+            start = points[k, : problem.n_coordinates] if warm else None
+            tol = relative_tolerance(problem, self.tol)
+            result = self._solve(problem, tol, callbacks, start)
+            points[k, :-1], points[k, -1] = result.coef, result.intercept
+            results.append(result)
+            self._warn(problem, result, tol)
+            if task is not context:
+                task.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
+        self.__dict__.update(_attributes(points, data.offset, dtype, flat))
+        self._put_results(results)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata, reconstruction_attributes={})
+
+    def _solve(self, problem: Problem, tol: float, callbacks: Iterable[Callback], start: Array | None) -> Result:
+        return solve(
+            problem,
+            sampling=self.sampling,
+            tol=tol,
+            max_iter=self._max_iter(),
+            n_jobs=effective_n_jobs(getattr(self, "n_jobs", None)),
+            random_state=self._seed(),
+            callbacks=callbacks,
+            warm_start=start,
+        )
+
+    def _max_iter(self) -> int:
+        return 1000 if self.max_iter is None else int(self.max_iter)
+
+    def _seed(self) -> int:
+        """Draw a seed from random_state, for samplings that draw."""
+        return 0 if self.sampling == "auto" else int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _put_previous(self, points: Array, offset: Array) -> bool:
+        """Fill in the points of the fit before, if they are wanted and fit."""
+        if not getattr(self, "warm_start", False) or not hasattr(self, "coef_"):
+            return False
+        coef = self.coef_.toarray() if scipy.sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)
+        if coef.shape != (points.shape[0], points.shape[1] - 1):
+            return False
+        points[:, :-1], points[:, -1] = coef, self.intercept_ + coef @ offset
+        return True
+
+    def _put_results(self, results: list[Result]) -> None:
+        """Set what is known of each solve: a list or array if there are several."""
+        n_iter = [max(int(np.ceil(result.n_epochs)), 1) for result in results]
+        one = len(results) == 1
+        self.n_iter_ = n_iter[0] if one else np.array(n_iter)
+        self.dual_gap_ = results[0].gap if one else np.array([result.gap for result in results])
+        self.status_ = results[0].status if one else [result.status for result in results]
+        self.trace_ = results[0].trace if one else [result.trace for result in results]
+
+    def _warn(self, problem: Problem, result: Result, tol: float) -> None:
+        """Say what is missing to the tolerance, and what can be done."""
+        if result.status.success or result.status is Status.STOPPED:
+            return
+        if result.status is not Status.MAX_EPOCHS:
+            missing = result.message
+        elif problem.has_certificate:
+            asked = tol * problem.objective(np.zeros(problem.n_coordinates))
+            missing = (
+                f"after max_iter={self._max_iter()} iterations the objective, {result.objective:.6g}, is certified to "
+                f"be within {result.gap:.2g} of its minimum; asked for was {asked:.2g}, which is tol={self.tol:g} "
+                "times the objective of the best constant model."
+            )
+        else:
+            missing = (
+                f"after max_iter={self._max_iter()} iterations the violation of optimality is still above "
+                f"tol={self.tol:g} times that at zero; {problem.certificate_reason}."
+            )
+        warnings.warn(
+            f"{type(self).__name__} did not reach its tolerance: {missing} Raise max_iter or tol, bring the features "
+            "to one scale (StandardScaler, MaxAbsScaler), or strengthen the penalty.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+    # --- Predicting
+
+    def _decide(self, X: Any) -> Array:
+        """X coef_ + intercept_, of shape (n_samples,) or (n_samples, n_targets)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False)
+        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a fit works on: the design, centred where that is cheap, and the sample weights.
+
+    An intercept is not penalised, so subtracting ``offset`` from every row changes nothing but the intercept, by
+    <offset, coef>; coordinate descent is much faster where the columns have mean zero. Sparse data stay as they are.
+    """
+
+    design: Design
+    offset: Array
+    weights: Array | None
+
+    @classmethod
+    def of(cls, X: Any, sample_weight: Any, fit_intercept: bool) -> Data:
+        """Take X as `validate_data` returns it."""
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        offset = np.zeros(X.shape[1])
+        if fit_intercept and not scipy.sparse.issparse(X):
+            offset = np.average(X, axis=0, weights=weights).astype(X.dtype)
+            X = X - offset
+        return cls(Design.of(X), offset.astype(np.float64), weights)
+
+    @property
+    def total_weight(self) -> float:
+        """S, the sum of the sample weights: our problems are means, some objectives of scikit-learn are sums."""
+        return float(self.design.n_samples) if self.weights is None else float(np.sum(self.weights))
+
+
+def _attributes(points: Array, offset: Array, dtype: Any, flat: bool) -> dict[str, Any]:
+    """Make coef_ and intercept_ of points, which have the intercept of the centred data last."""
+    coef = points[:, :-1].astype(dtype)
+    intercept = (points[:, -1] - coef @ offset).astype(dtype)
+    return {"coef_": coef[0], "intercept_": intercept[0]} if flat else {"coef_": coef, "intercept_": intercept}

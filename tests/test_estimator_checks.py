@@ -1,0 +1,24 @@
+"""scikit-learn's own checks, all of them, for every estimator, with no expected failure."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from surestep import estimators
+
+ESTIMATORS = [
+    estimators.Lasso(),
+    estimators.ElasticNet(),
+    estimators.Ridge(),
+    estimators.LogisticRegression(),
+    estimators.LinearSVC(),
+]
+
+
+# Some checks pose extreme problems (class weights of 1e7 to 1) and then look at other things than convergence:
+# scikit-learn runs its own estimators through them without this warning too.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
