@@ -13,6 +13,9 @@ ESTIMATORS = [
     estimators.Ridge(),
     estimators.LogisticRegression(),
     estimators.LinearSVC(),
+    estimators.LassoCV(alphas=4, eps=0.05, cv=3),
+    estimators.ElasticNetCV(alphas=4, eps=0.05, cv=3),
+    estimators.LogisticRegressionCV(Cs=(0.01, 0.1, 1), cv=3),
 ]
 
 

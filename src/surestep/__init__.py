@@ -8,6 +8,8 @@ from surestep.losses import Huber as Huber
 from surestep.losses import Logistic as Logistic
 from surestep.losses import Squared as Squared
 from surestep.losses import SquaredHinge as SquaredHinge
+from surestep.path import RegularizationPath as RegularizationPath
+from surestep.path import path as path
 from surestep.problem import Problem as Problem
 from surestep.regularizers import L1 as L1
 from surestep.regularizers import L2 as L2
@@ -33,3 +35,29 @@ from surestep.trace import Status as Status
 from surestep.trace import Trace as Trace
 
 __version__ = "0.1.0.dev0"
+
+# Estimators, loaded when first asked for: importing scikit-learn takes twice the time of everything else. The name
+# ElasticNet is that of the regularizer here; the estimator is surestep.estimators.ElasticNet.
+_ESTIMATORS = frozenset(
+    {
+        "ElasticNetCV",
+        "Lasso",
+        "LassoCV",
+        "LinearSVC",
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "Ridge",
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in _ESTIMATORS:
+        from surestep import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'surestep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ESTIMATORS})

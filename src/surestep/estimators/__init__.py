@@ -2,6 +2,9 @@
 
 from surestep.estimators.classification import LinearSVC as LinearSVC
 from surestep.estimators.classification import LogisticRegression as LogisticRegression
+from surestep.estimators.classification_cv import LogisticRegressionCV as LogisticRegressionCV
 from surestep.estimators.regression import ElasticNet as ElasticNet
 from surestep.estimators.regression import Lasso as Lasso
 from surestep.estimators.regression import Ridge as Ridge
+from surestep.estimators.regression_cv import ElasticNetCV as ElasticNetCV
+from surestep.estimators.regression_cv import LassoCV as LassoCV

@@ -47,6 +47,9 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
     # supported: docs/differences.md says so to the user.
     _options: ClassVar[dict[str, Option]] = {}
 
+    coef_: Any
+    intercept_: Any
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -83,12 +86,28 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         self, problems: Iterable[Problem], n_problems: int, data: Data, X: Any, y: Any, flat: bool
     ) -> None:
         """Solve the problems of a fit and set what is learned; ``flat``: there is one, and its coef_ is a vector."""
-        dtype, weights = data.design.dtype, data.weights
-        metadata = None if weights is None else {"sample_weight": weights}
         context = self._init_callback_context(max_subtasks=None if n_problems == 1 else n_problems)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
-        points = np.zeros((n_problems, X.shape[1] + 1))
+        shown = data.shown(X, y)
+        context.call_on_fit_task_begin(estimator=self, **shown)
+        self._solve_problems(problems, n_problems, data, shown, flat, context)
+        context.call_on_fit_task_end(estimator=self, reconstruction_attributes={}, **shown)
+
+    def _solve_problems(
+        self,
+        problems: Iterable[Problem],
+        n_problems: int,
+        data: Data,
+        shown: dict[str, Any],
+        flat: bool,
+        context: Any,
+    ) -> None:
+        """Solve one problem after the other; ``shown`` is what callbacks see of the data, as parts of ``context``."""
+        points = np.zeros((n_problems, data.design.n_features + 1))
         warm = self._put_previous(points, data.offset)
+
+        def attributes() -> dict[str, Any]:
+            return _attributes(points, data.offset, data.design.dtype, flat)
+
         results = []
         for k, problem in enumerate(problems):
             callbacks: tuple[Callback, ...] = ()
@@ -96,24 +115,18 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
             if getattr(self, "_skl_callbacks", None):
                 if n_problems > 1:
                     task = context.subcontext(task_name="target", max_subtasks=None)
-                    task.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
-
-                def attributes(x: Array, k: int = k) -> dict[str, Any]:
-                    points[k, : x.size] = x
-                    return _attributes(points, data.offset, dtype, flat)
-
-                callbacks = (Reporter(self, task, attributes, X=X, y=y, metadata=metadata),)
-            start = points[k, : problem.n_coordinates] if warm else None
+                    task.call_on_fit_task_begin(estimator=self, **shown)
+                callbacks = (Reporter(self, task, points[k, : problem.n_coordinates], attributes, shown),)
+            start = points[k, : problem.n_coordinates].copy() if warm else None
             tol = relative_tolerance(problem, self.tol)
             result = self._solve(problem, tol, callbacks, start)
             points[k, :-1], points[k, -1] = result.coef, result.intercept
             results.append(result)
             self._warn(problem, result, tol)
             if task is not context:
-                task.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
-        self.__dict__.update(_attributes(points, data.offset, dtype, flat))
+                task.call_on_fit_task_end(estimator=self, reconstruction_attributes=attributes, **shown)
+        self.__dict__.update(attributes())
         self._put_results(results)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata, reconstruction_attributes={})
 
     def _solve(self, problem: Problem, tol: float, callbacks: Iterable[Callback], start: Array | None) -> Result:
         return solve(
@@ -146,7 +159,7 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
 
     def _put_results(self, results: list[Result]) -> None:
         """Set what is known of each solve: a list or array if there are several."""
-        n_iter = [max(int(np.ceil(result.n_epochs)), 1) for result in results]
+        n_iter = [n_iterations(result) for result in results]
         one = len(results) == 1
         self.n_iter_ = n_iter[0] if one else np.array(n_iter)
         self.dual_gap_ = results[0].gap if one else np.array([result.gap for result in results])
@@ -175,7 +188,7 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
             f"{type(self).__name__} did not reach its tolerance: {missing} Raise max_iter or tol, bring the features "
             "to one scale (StandardScaler, MaxAbsScaler), or strengthen the penalty.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
     # --- Predicting
@@ -185,6 +198,11 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False)
         return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+
+
+def n_iterations(result: Result) -> int:
+    """Rounds or epochs; looking whether the start is optimal counts as one."""
+    return max(int(np.ceil(result.n_epochs)), 1)
 
 
 @dataclass(frozen=True)
@@ -210,6 +228,10 @@ class Data:
             offset = np.average(X, axis=0, weights=weights).astype(X.dtype)
             X = X - offset
         return cls(Design.of(X), offset.astype(np.float64), weights)
+
+    def shown(self, X: Any, y: Any) -> dict[str, Any]:
+        """Return what callbacks are shown."""
+        return {"X": X, "y": y, "metadata": None if self.weights is None else {"sample_weight": self.weights}}
 
     @property
     def total_weight(self) -> float:

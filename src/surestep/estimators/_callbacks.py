@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surestep.solvers._loop import Progress
 
 
@@ -16,25 +19,34 @@ class Reporter:
     estimator : the estimator that is fitted
     context : sklearn.callback.CallbackContext
         The task that the rows are parts of.
+    point : ndarray
+        Where the solver's point is put.
     attributes : callable
-        From a point of the solver to the fitted attributes at that point.
-    **data
+        Returns the fitted attributes at that point.
+    shown : dict
         X, y and metadata, for callbacks that ask for them.
     """
 
-    def __init__(self, estimator: Any, context: Any, attributes: Callable[[Any], dict[str, Any]], **data: Any) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        context: Any,
+        point: NDArray[np.float64],
+        attributes: Callable[[], dict[str, Any]],
+        shown: dict[str, Any],
+    ) -> None:
         self.estimator = estimator
         self.context = context
+        self.point = point
         self.attributes = attributes
-        self.data = data
+        self.shown = shown
 
     def __call__(self, progress: Progress) -> None:
         """Begin and end a task."""
+        self.point[:] = progress.x
         task = self.context.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+        task.call_on_fit_task_begin(estimator=self.estimator, **self.shown)
         stop = task.call_on_fit_task_end(
-            estimator=self.estimator,
-            reconstruction_attributes=lambda: self.attributes(progress.x),
-            **self.data,
+            estimator=self.estimator, reconstruction_attributes=self.attributes, **self.shown
         )
         progress.stop = progress.stop or stop

@@ -30,8 +30,6 @@ from surestep.regularizers import Regularizer
 class LinearClassifier(ClassifierMixin, LinearModel):
     """A loss of the margin with a penalty; with more than two classes, each against the rest."""
 
-    coef_: Any
-
     def _loss(self) -> Any:
         raise NotImplementedError
 
@@ -57,39 +55,43 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         self
         """
         self._check_options()
-        X, y = self._validated(X, y)
-        data = Data.of(X, sample_weight, self.fit_intercept)
-        self.classes_ = _classes(y)
-        class_weight = compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=data.weights)
-        problems = self._problems(data, np.searchsorted(self.classes_, y), class_weight)
-        n_problems = 1 if self.classes_.size == 2 else self.classes_.size
-        self._fit_problems(problems, n_problems, data, X, y, flat=False)
-        return self
-
-    def _validated(self, X: Any, y: Any) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
         check_classification_targets(y)
-        return X, y
+        data = Data.of(X, sample_weight, self.fit_intercept)
+        labels, class_weight = self._put_classes(y, data.weights)
+        self._fit_problems(self._problems(data, labels, class_weight), self._n_problems, data, X, y, flat=False)
+        return self
+
+    def _put_classes(self, y: Array, weights: Array | None) -> tuple[Array, Array]:
+        """Set classes_; return the position of each label there, and the weights of the classes."""
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if self.classes_.size < 2:
+            raise ValueError(f"y must have at least two classes, but has one class only: {self.classes_[0]!r}")
+        return labels, compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=weights)
+
+    @property
+    def _n_problems(self) -> int:
+        return 1 if self.classes_.size == 2 else self.classes_.size
 
     def _problems(self, data: Data, labels: Array, class_weight: Array) -> Iterator[Problem]:
         """Yield the second of two classes against the first, or each of several against the rest."""
         n_classes = class_weight.size
         for k in range(n_classes) if n_classes > 2 else (1,):
-            positive = labels == k
-            weights = self._sample_weights(data.weights, labels, positive, class_weight)
-            total = float(np.sum(weights))
+            weights = self._class_factors(labels, k, class_weight)
+            if data.weights is not None:
+                weights = data.weights * weights
             yield Problem(
                 data.design,
-                np.where(positive, 1.0, -1.0),
+                np.where(labels == k, 1.0, -1.0),
                 self._loss(),
-                self._bounded(self._penalty(total)),
+                self._bounded(self._penalty(float(np.sum(weights)))),
                 weights,
                 self.fit_intercept,
             )
 
-    def _sample_weights(self, weights: Array | None, labels: Array, positive: Array, class_weight: Array) -> Array:
-        by_class = class_weight[labels]
-        return by_class if weights is None else weights * by_class
+    def _class_factors(self, labels: Array, k: int, class_weight: Array) -> Array:
+        """Factors of the sample weights where class k stands against the rest."""
+        return np.asarray(class_weight[labels])
 
     def decision_function(self, X: Any) -> Array:
         """Margins, of shape (n_samples,) for two classes (positive: the second), else (n_samples, n_classes)."""
@@ -116,7 +118,41 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return self
 
 
-class LogisticRegression(LinearClassifier):
+class LogisticClassifier(LinearClassifier):
+    """The logistic loss, and probabilities."""
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.penalty != "deprecated":
+            warnings.warn(
+                f"penalty is deprecated, as in scikit-learn: instead of penalty={self.penalty!r} say l1_ratio=0 for "
+                "'l2', l1_ratio=1 for 'l1', C=np.inf for None, and only the l1_ratio for 'elasticnet'",
+                FutureWarning,
+                stacklevel=5,
+            )
+
+    def _loss(self) -> Any:
+        return Logistic()
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes, of shape (n_samples, n_classes), in the order of ``classes_``.
+
+        With more than two classes, the probability of each against the rest, divided by their sum.
+        """
+        p: Array = expit(self.decision_function(X))
+        if p.ndim == 1:
+            return np.stack([1.0 - p, p], axis=1)
+        total = np.sum(p, axis=1, keepdims=True)
+        share = np.full_like(p, 1.0 / p.shape[1])  # where all underflow
+        np.divide(p, total, out=share, where=total > 0.0)
+        return share
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of :meth:`predict_proba`."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+
+class LogisticRegression(LogisticClassifier):
     """Logistic regression with an L1, L2 or elastic-net penalty.
 
     Minimises, over coefficients w and an intercept b that is not penalised, for labels y_i = -1 or +1,
@@ -237,16 +273,6 @@ class LogisticRegression(LinearClassifier):
     def _check_options(self) -> None:
         super()._check_options()
         check_scalar(self.C, "C", Real, min_val=0.0, include_boundaries="right", max_val=math.inf)
-        if self.penalty != "deprecated":
-            warnings.warn(
-                f"penalty is deprecated, as in scikit-learn: instead of penalty={self.penalty!r} say l1_ratio=0 for "
-                "'l2', l1_ratio=1 for 'l1', C=np.inf for None, and only the l1_ratio for 'elasticnet'",
-                FutureWarning,
-                stacklevel=4,
-            )
-
-    def _loss(self) -> Any:
-        return Logistic()
 
     def _penalty(self, total: float) -> Regularizer:
         if self.penalty is None or math.inf == self.C:
@@ -257,21 +283,6 @@ class LogisticRegression(LinearClassifier):
     def _put_results(self, results: list[Any]) -> None:
         super()._put_results(results)
         self.n_iter_ = np.atleast_1d(self.n_iter_)
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes, of shape (n_samples, n_classes), in the order of ``classes_``.
-
-        With more than two classes, the probability of each against the rest, divided by their sum.
-        """
-        p = expit(self.decision_function(X))
-        if p.ndim == 1:
-            return np.stack([1.0 - p, p], axis=1)
-        total = np.sum(p, axis=1, keepdims=True)
-        return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0.0)
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of :meth:`predict_proba`."""
-        return np.asarray(np.log(self.predict_proba(X)))
 
 
 class LinearSVC(LinearClassifier):
@@ -378,19 +389,11 @@ class LinearSVC(LinearClassifier):
         alpha = 1.0 / (2.0 * self.C * total)
         return (regularizers.L1 if self.penalty == "l1" else regularizers.L2)(alpha, self.penalty_weights)
 
-    def _sample_weights(self, weights: Array | None, labels: Array, positive: Array, class_weight: Array) -> Array:
-        if class_weight.size > 2:  # as liblinear does
-            class_weight = np.where(positive, class_weight[labels], 1.0)
-            return class_weight if weights is None else weights * class_weight
-        return super()._sample_weights(weights, labels, positive, class_weight)
+    def _class_factors(self, labels: Array, k: int, class_weight: Array) -> Array:
+        factors = super()._class_factors(labels, k, class_weight)
+        # As liblinear does: the rest is not weighted.
+        return factors if class_weight.size == 2 else np.where(labels == k, factors, 1.0)
 
     def _put_results(self, results: list[Any]) -> None:
         super()._put_results(results)
         self.n_iter_ = int(np.max(self.n_iter_))
-
-
-def _classes(y: Array) -> Array:
-    classes = np.unique(y)
-    if classes.size < 2:
-        raise ValueError(f"y must have at least two classes, but has one class only: {classes[0]!r}")
-    return classes

@@ -65,7 +65,9 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
             )
             for k, target in enumerate(targets.T)
         )
-        self._fit_problems(problems, targets.shape[1], data, X, y, flat=y.ndim == 1)
+        self._fit_problems(problems, targets.shape[1], data, X, y, flat=targets.shape[1] == 1)
+        if y.ndim == 2:
+            self.intercept_ = np.atleast_1d(self.intercept_)
         return self
 
     def predict(self, X: Any) -> Array:
