@@ -142,7 +142,7 @@ def solve(
     """Solve one problem, by default from x = 0 with the best intercept: optimal at once where alpha >= alpha_max.
 
     ``sampling="auto"`` means :func:`minimize`, with at most ``max_iter`` rounds; any other sampling means
-    :func:`coordinate_descent` under it, with at most ``max_iter`` epochs.
+    :func:`coordinate_descent` under it, with exact steps, which are never worse, and at most ``max_iter`` epochs.
     """
     start = problem.null_point() if warm_start is None else warm_start
     if isinstance(sampling, str) and sampling == "auto":
@@ -150,6 +150,7 @@ def solve(
     return coordinate_descent(
         problem,
         sampling=sampling,
+        step="exact",
         tol=tol,
         max_epochs=max_iter,
         random_state=random_state,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -184,11 +185,10 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
                 f"after max_iter={self._max_iter()} iterations the violation of optimality is still above "
                 f"tol={self.tol:g} times that at zero; {problem.certificate_reason}."
             )
-        warnings.warn(
+        warn_user(
             f"{type(self).__name__} did not reach its tolerance: {missing} Raise max_iter or tol, bring the features "
             "to one scale (StandardScaler, MaxAbsScaler), or strengthen the penalty.",
             ConvergenceWarning,
-            stacklevel=6,
         )
 
     # --- Predicting
@@ -198,6 +198,14 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False)
         return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn where the user called, outside this package and scikit-learn's decorators."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_back.f_globals.get("__name__", "").startswith(("surestep.", "sklearn.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def n_iterations(result: Result) -> int:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from surestep import regularizers
-from surestep.estimators._base import Array, LinearModel
+from surestep.estimators._base import Array, LinearModel, warn_user
 from surestep.path import RegularizationPath, path
 from surestep.problem import Problem
 from surestep.regularizers import Regularizer
@@ -56,11 +55,10 @@ class CrossValidated(LinearModel):
         results = [result for one in paths for result in one.results]
         short = [result for result in results if not result.status.success]
         if short:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__}: {len(short)} of {len(results)} fits on folds did not reach their tolerance, "
                 f"the worst is certified to be within {max(result.gap for result in short):.2g} of its minimum; "
                 f"raise max_iter (now {self._max_iter()}) or tol (now {self.tol:g}), bring the features to one scale "
                 "(StandardScaler, MaxAbsScaler), or leave out the weakest penalties.",
                 ConvergenceWarning,
-                stacklevel=4,
             )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from numbers import Real
 from typing import Any, ClassVar
@@ -21,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surestep import regularizers
-from surestep.estimators._base import Array, Data, LinearModel, Option
+from surestep.estimators._base import Array, Data, LinearModel, Option, warn_user
 from surestep.losses import Logistic, SquaredHinge
 from surestep.problem import Problem
 from surestep.regularizers import Regularizer
@@ -29,6 +28,9 @@ from surestep.regularizers import Regularizer
 
 class LinearClassifier(ClassifierMixin, LinearModel):
     """A loss of the margin with a penalty; with more than two classes, each against the rest."""
+
+    # Whether, with several classes, the weights of the other classes count where one stands against the rest.
+    _rest_is_weighted: ClassVar[bool] = True
 
     def _loss(self) -> Any:
         raise NotImplementedError
@@ -66,7 +68,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         """Set classes_; return the position of each label there, and the weights of the classes."""
         self.classes_, labels = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError(f"y must have at least two classes, but has one class only: {self.classes_[0]!r}")
+            raise ValueError(f"y must have at least two classes, but has one class only: {self.classes_[0]}")
         return labels, compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=weights)
 
     @property
@@ -91,6 +93,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     def _class_factors(self, labels: Array, k: int, class_weight: Array) -> Array:
         """Factors of the sample weights where class k stands against the rest."""
+        if class_weight.size > 2 and not self._rest_is_weighted:
+            return np.where(labels == k, class_weight[k], 1.0)
         return np.asarray(class_weight[labels])
 
     def decision_function(self, X: Any) -> Array:
@@ -118,17 +122,27 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return self
 
 
+def probabilities(margins: Array) -> Array:
+    """From margins of the logistic loss to probabilities of the classes."""
+    p: Array = expit(margins)
+    if p.ndim == 1:
+        return np.stack([1.0 - p, p], axis=1)
+    total = np.sum(p, axis=1, keepdims=True)
+    shares = np.full_like(p, 1.0 / p.shape[1])  # where all underflow
+    np.divide(p, total, out=shares, where=total > 0.0)
+    return shares
+
+
 class LogisticClassifier(LinearClassifier):
     """The logistic loss, and probabilities."""
 
     def _check_options(self) -> None:
         super()._check_options()
         if self.penalty != "deprecated":
-            warnings.warn(
+            warn_user(
                 f"penalty is deprecated, as in scikit-learn: instead of penalty={self.penalty!r} say l1_ratio=0 for "
                 "'l2', l1_ratio=1 for 'l1', C=np.inf for None, and only the l1_ratio for 'elasticnet'",
                 FutureWarning,
-                stacklevel=5,
             )
 
     def _loss(self) -> Any:
@@ -139,13 +153,7 @@ class LogisticClassifier(LinearClassifier):
 
         With more than two classes, the probability of each against the rest, divided by their sum.
         """
-        p: Array = expit(self.decision_function(X))
-        if p.ndim == 1:
-            return np.stack([1.0 - p, p], axis=1)
-        total = np.sum(p, axis=1, keepdims=True)
-        share = np.full_like(p, 1.0 / p.shape[1])  # where all underflow
-        np.divide(p, total, out=share, where=total > 0.0)
-        return share
+        return probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of :meth:`predict_proba`."""
@@ -341,6 +349,7 @@ class LinearSVC(LinearClassifier):
         "intercept_scaling": ((1, 1.0), "the intercept is not penalised, there is nothing to scale"),
         "multi_class": (("ovr",), "classes are fitted one-vs-rest"),
     }
+    _rest_is_weighted: ClassVar[bool] = False  # as in liblinear
 
     def __init__(
         self,
@@ -388,11 +397,6 @@ class LinearSVC(LinearClassifier):
         # Our squared hinge has a factor 1/2.
         alpha = 1.0 / (2.0 * self.C * total)
         return (regularizers.L1 if self.penalty == "l1" else regularizers.L2)(alpha, self.penalty_weights)
-
-    def _class_factors(self, labels: Array, k: int, class_weight: Array) -> Array:
-        factors = super()._class_factors(labels, k, class_weight)
-        # As liblinear does: the rest is not weighted.
-        return factors if class_weight.size == 2 else np.where(labels == k, factors, 1.0)
 
     def _put_results(self, results: list[Any]) -> None:
         super()._put_results(results)

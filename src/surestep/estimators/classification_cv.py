@@ -220,7 +220,7 @@ class LogisticRegressionCV(LogisticClassifier, CrossValidated):
         missing = np.setdiff1d(labels, labels[train])
         if missing.size:
             raise ValueError(
-                f"class {self.classes_[missing[0]]!r} does not occur in the training part of a fold; take fewer folds, "
+                f"class {self.classes_[missing[0]]} does not occur in the training part of a fold; take fewer folds, "
                 "or stratified ones such as cv=StratifiedKFold()"
             )
 

@@ -22,6 +22,9 @@ from surestep.regularizers import Regularizer
 class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
     """Least squares with a penalty; a target of several columns is fitted column by column."""
 
+    def _loss(self) -> Any:
+        return Squared()
+
     def _penalty(self, k: int, total: float) -> Regularizer:
         """Return the penalty of target k, where the sample weights sum to total."""
         raise NotImplementedError
@@ -58,7 +61,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
             Problem(
                 data.design,
                 target,
-                Squared(),
+                self._loss(),
                 self._bounded(self._penalty(k, data.total_weight)),
                 data.weights,
                 self.fit_intercept,

@@ -1,0 +1,171 @@
+"""The warm-started path, and the estimators that choose from it by cross-validation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import sklearn.linear_model
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.preprocessing import scale
+
+import surestep as ss
+from surestep.estimators import ElasticNetCV, Lasso, LassoCV, LogisticRegressionCV
+
+DIABETES = load_diabetes(return_X_y=True)
+CANCER = scale(load_breast_cancer().data)[:, :10], load_breast_cancer().target
+WEIGHTS = np.random.default_rng(0).uniform(0.1, 2.0, DIABETES[1].size)
+TIGHT = 1e-12
+
+
+def lasso(**options):
+    return ss.Problem(*DIABETES, regularizer=ss.L1(1.0), fit_intercept=True, **options)
+
+
+# --- path
+
+
+def test_a_path_is_its_single_solves():
+    found = ss.path(lasso(), n_alphas=6, eps=0.05, tol=TIGHT)
+    assert found.coefs.shape == (10, 6)
+    assert (np.diff(found.alphas) < 0.0).all()
+    assert all(status.success for status in found.statuses)
+    assert not found.coefs[:, 0].any()
+    for k, alpha in enumerate(found.alphas):
+        alone = Lasso(alpha, tol=TIGHT).fit(*DIABETES)
+        np.testing.assert_allclose(found.coefs[:, k], alone.coef_, atol=1e-3)
+        np.testing.assert_allclose(found.intercepts[k], alone.intercept_, rtol=1e-6)
+    assert found.gaps.max() <= TIGHT * 0.5 * np.var(DIABETES[1])
+
+
+def test_a_path_keeps_ratio_weights_and_bounds():
+    weights = np.linspace(0.5, 2.0, 10)
+    problem = ss.Problem(*DIABETES, regularizer=ss.ElasticNet(3.0, 0.7, weights) + ss.NonNegative(), fit_intercept=True)
+    found = ss.path(problem, [0.001, 0.01], tol=TIGHT)
+    np.testing.assert_array_equal(found.alphas, [0.01, 0.001])
+    for alpha, result in zip(found.alphas, found.results, strict=True):
+        one = problem.with_regularizer(ss.ElasticNet(alpha, 0.7, weights) + ss.NonNegative())
+        assert one.objective(np.append(result.coef, result.intercept)) == pytest.approx(result.objective, rel=1e-12)
+        assert one.duality_gap(np.append(result.coef, result.intercept)).gap <= 1e-11 * np.var(DIABETES[1])
+        assert result.coef.min() == 0.0
+
+
+def test_a_path_starts_each_solve_where_the_last_ended():
+    alphas = [0.1, 0.1, 0.1]
+    found = ss.path(lasso(), alphas, tol=1e-6)
+    assert [result.trace.n_rows for result in found.results[1:]] == [1, 1]
+
+
+def test_a_path_of_a_constant_target_is_zero():
+    X = DIABETES[0]
+    found = ss.path(ss.Problem(X, np.full(X.shape[0], 0.1), regularizer=ss.L1(1.0), fit_intercept=True), n_alphas=3)
+    assert not found.coefs.any()
+    np.testing.assert_allclose(found.intercepts, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"alphas": []}, "alphas"),
+        ({"alphas": [-1.0]}, "alphas"),
+        ({"alphas": [np.nan]}, "alphas"),
+        ({"n_alphas": 0}, "n_alphas"),
+        ({"eps": 0.0}, "eps"),
+    ],
+)
+def test_a_path_refuses_a_grid_that_is_none(options, said):
+    with pytest.raises(ValueError, match=said):
+        ss.path(lasso(), **options)
+
+
+def test_a_path_needs_something_to_scale():
+    with pytest.raises(ValueError, match="positive strength"):
+        ss.path(ss.Problem(*DIABETES))
+    with pytest.raises(ValueError, match="L1 part"):
+        ss.path(ss.Problem(*DIABETES, regularizer=ss.L2(1.0)))
+
+
+# --- Cross-validation
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_lasso_cv_is_that_of_scikit_learn(weighted):
+    fit_params = {"sample_weight": WEIGHTS} if weighted else {}
+    options = {"alphas": 12, "eps": 0.01, "cv": KFold(3)}
+    ours = LassoCV(**options, tol=1e-10).fit(*DIABETES, **fit_params)
+    theirs = sklearn.linear_model.LassoCV(**options, tol=1e-10, max_iter=100000).fit(*DIABETES, **fit_params)
+    np.testing.assert_allclose(ours.alphas_, theirs.alphas_, rtol=1e-10)
+    np.testing.assert_allclose(ours.mse_path_, theirs.mse_path_, rtol=1e-5)
+    assert ours.alpha_ == pytest.approx(theirs.alpha_)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=0.1)
+
+
+def test_elastic_net_cv_is_that_of_scikit_learn():
+    options = {"l1_ratio": [0.5, 0.9], "alphas": 8, "eps": 0.01, "cv": 3}
+    ours = ElasticNetCV(**options, tol=1e-10).fit(*DIABETES)
+    theirs = sklearn.linear_model.ElasticNetCV(**options, tol=1e-10, max_iter=100000).fit(*DIABETES)
+    np.testing.assert_allclose(ours.mse_path_, theirs.mse_path_, rtol=1e-5)
+    assert (ours.alpha_, ours.l1_ratio_) == pytest.approx((theirs.alpha_, theirs.l1_ratio_))
+    assert ours.alphas_.shape == theirs.alphas_.shape
+    given = ElasticNetCV(l1_ratio=[0.5, 0.9], alphas=[0.01, 0.1], cv=3).fit(*DIABETES)
+    np.testing.assert_array_equal(given.alphas_, [0.1, 0.01])
+
+
+@pytest.mark.parametrize("refit", [True, False], ids=["refit", "averaged"])
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss"])
+def test_logistic_regression_cv_is_that_of_scikit_learn(scoring, refit):
+    options = {"Cs": [0.1, 0.001, 0.01], "l1_ratios": (0.0,), "cv": StratifiedKFold(3), "scoring": scoring}
+    options |= {"refit": refit, "use_legacy_attributes": False, "class_weight": "balanced"}
+    ours = LogisticRegressionCV(**options, tol=1e-11).fit(*CANCER)
+    theirs = sklearn.linear_model.LogisticRegressionCV(**options, solver="newton-cholesky", tol=1e-9).fit(*CANCER)
+    for name in ("Cs_", "l1_ratios_", "scores_", "coefs_paths_", "C_", "l1_ratio_", "coef_", "intercept_"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-4, atol=1e-5)
+        assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)), name
+    assert ours.n_iter_.shape == theirs.n_iter_.shape
+    assert ours.score(*CANCER) == pytest.approx(theirs.score(*CANCER), rel=1e-4)
+
+
+def test_logistic_regression_cv_of_several_classes_and_ratios():
+    X, y = scale(load_iris().data), load_iris().target
+    model = LogisticRegressionCV(Cs=[0.1, 1.0], l1_ratios=[0.0, 1.0], cv=3, fit_intercept=False).fit(X, y)
+    assert model.coefs_paths_.shape == (3, 2, 2, 3, 4)
+    assert model.scores_.shape == model.n_iter_.shape == (3, 2, 2)
+    assert model.coef_.shape == (3, 4)
+    # the L1 path at the stronger penalty has zeros, that of L2 none
+    assert (model.coefs_paths_[:, 1, 0] == 0.0).any()
+    assert not (model.coefs_paths_[:, 0] == 0.0).any()
+    assert model.score(X, y) > 0.8
+
+
+def test_threads_change_nothing():
+    one = LassoCV(alphas=5, cv=3).fit(*DIABETES)
+    two = LassoCV(alphas=5, cv=3, n_jobs=2).fit(*DIABETES)
+    np.testing.assert_array_equal(one.mse_path_, two.mse_path_)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_sparse_folds_are_dense_folds():
+    X, y = np.where(np.abs(DIABETES[0]) > 0.03, DIABETES[0], 0.0), DIABETES[1]
+    dense, sparse = (LassoCV(alphas=4, eps=0.1, cv=3, tol=1e-9).fit(A, y) for A in (X, scipy.sparse.csc_array(X)))
+    np.testing.assert_allclose(sparse.mse_path_, dense.mse_path_, rtol=1e-5)
+
+
+def test_a_class_that_is_missing_in_a_fold_is_named():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="class 0 does not occur in the training part"):
+        LogisticRegressionCV(Cs=[1.0], cv=KFold(3)).fit(X, y)
+
+
+def test_folds_that_did_not_converge_are_counted():
+    with pytest.warns(ConvergenceWarning) as caught:
+        LassoCV(alphas=[1e-4], cv=3, max_iter=1, tol=1e-14, sampling="cyclic").fit(*DIABETES)
+    messages = [str(warning.message) for warning in caught]
+    assert any("3 of 3 fits on folds" in message for message in messages)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_several_targets_are_refused():
+    with pytest.raises(ValueError, match="2 columns"):
+        LassoCV().fit(DIABETES[0], np.stack([DIABETES[1]] * 2, axis=1))
