@@ -16,6 +16,8 @@ ESTIMATORS = [
     estimators.LassoCV(alphas=4, eps=0.05, cv=3),
     estimators.ElasticNetCV(alphas=4, eps=0.05, cv=3),
     estimators.LogisticRegressionCV(Cs=(0.01, 0.1, 1), cv=3),
+    estimators.SGDRegressor(),
+    estimators.SGDClassifier(),
 ]
 
 

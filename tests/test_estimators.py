@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler, scale
 
 import surestep as ss
 from surestep import estimators
-from surestep.estimators import ElasticNet, Lasso, LinearSVC, LogisticRegression, Ridge
+from surestep.estimators import ElasticNet, Lasso, LinearSVC, LogisticRegression, Ridge, SGDClassifier, SGDRegressor
 
 TIGHT = 1e-12
 DIABETES = load_diabetes(return_X_y=True)
@@ -162,6 +162,35 @@ def test_logistic_regression_on_real_data():
         C=1.0, l1_ratio=1.0, solver="liblinear", tol=1e-8, fit_intercept=False, max_iter=10000
     ).fit(X, y)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3 * np.max(np.abs(theirs.coef_)))
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet"])
+def test_sgd_regression_has_the_objective_of_scikit_learn(penalty):
+    X, y = scale(DIABETES[0]), DIABETES[1]
+    ours = SGDRegressor(penalty=penalty, alpha=0.5, l1_ratio=0.3, tol=1e-8, random_state=0).fit(X, y)
+    l1_ratio = {"l2": 0.0, "l1": 1.0, "elasticnet": 0.3}[penalty]
+    theirs = ElasticNet(0.5, l1_ratio=l1_ratio, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=0.05)
+    assert ours.intercept_.shape == (1,)
+    assert ours.dual_gap_ <= 1e-8 * np.var(y)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+def test_sgd_classification_has_the_objective_of_scikit_learn(loss):
+    X, y = CANCER
+    ours = SGDClassifier(loss, alpha=0.05, tol=1e-8, random_state=0).fit(X, y)
+    C = 1 / (0.05 * y.size)
+    same = LogisticRegression(C=C, tol=1e-9) if loss == "log_loss" else LinearSVC(C=C, tol=1e-9)
+    np.testing.assert_allclose(ours.coef_, same.fit(X, y).coef_, atol=1e-3)
+    assert hasattr(ours, "predict_proba") == (loss == "log_loss")
+
+
+def test_sgd_with_the_huber_loss():
+    X, y = scale(DIABETES[0]), scale(DIABETES[1])
+    ours = SGDRegressor("huber", epsilon=0.5, alpha=0.1, tol=1e-8, random_state=0).fit(X, y)
+    problem = ss.Problem(X, y, loss=ss.Huber(0.5), regularizer=ss.L2(0.1), fit_intercept=True)
+    gap = problem.duality_gap(np.append(ours.coef_, ours.intercept_))
+    assert gap.gap <= 1e-8 * problem.objective(np.zeros(11))
 
 
 # --- What the data may be
@@ -317,6 +346,11 @@ REFUSED = [
     (estimators.ElasticNetCV(l1_ratio=[0.0]), "L1"),
     (estimators.LogisticRegressionCV(use_legacy_attributes=True), "use_legacy_attributes"),
     (estimators.LogisticRegressionCV(Cs=[-1.0]), "Cs"),
+    (SGDRegressor("epsilon_insensitive"), "loss"),
+    (SGDClassifier("hinge"), "hinge"),
+    (SGDClassifier(learning_rate="constant"), "learning_rate"),
+    (SGDClassifier(early_stopping=True), "early_stopping"),
+    (SGDClassifier(shuffle=False), "shuffle"),
 ]
 
 

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sklearn.linear_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.preprocessing import scale
 
 import surestep as ss
@@ -25,6 +28,25 @@ def lasso(**options):
 
 
 # --- path
+
+
+@settings(max_examples=25)
+@given(
+    loss=st.sampled_from(["squared", "huber", "logistic", "squared_hinge"]),
+    seed=st.integers(0, 1000),
+    factor=st.floats(1.0, 10.0),
+    fit_intercept=st.booleans(),
+)
+def test_the_null_point_is_optimal_from_alpha_max_on(loss, seed, factor, fit_intercept):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(1.0, 1.0, (12, 3)), np.append(rng.integers(0, 2, 10), [0, 1]).astype(float)
+    problem = ss.Problem(X, y, loss, ss.L1(1.0), rng.uniform(0.1, 1.0, 12), fit_intercept)
+    weaker, stronger = (problem.with_regularizer(ss.L1(problem.alpha_max() * f)) for f in (0.9, factor))
+    null = stronger.null_point()
+    assert not null[:3].any()
+    assert stronger.duality_gap(null).gap <= 1e-14
+    assert stronger.optimality(null).max() <= 1e-12
+    assert weaker.optimality(null).max() > 1e-12
 
 
 def test_a_path_is_its_single_solves():
@@ -150,6 +172,29 @@ def test_sparse_folds_are_dense_folds():
     X, y = np.where(np.abs(DIABETES[0]) > 0.03, DIABETES[0], 0.0), DIABETES[1]
     dense, sparse = (LassoCV(alphas=4, eps=0.1, cv=3, tol=1e-9).fit(A, y) for A in (X, scipy.sparse.csc_array(X)))
     np.testing.assert_allclose(sparse.mse_path_, dense.mse_path_, rtol=1e-5)
+
+
+def test_groups_are_routed_to_the_splitter():
+    groups = np.arange(DIABETES[1].size) % 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = LassoCV(alphas=3, eps=0.1, cv=GroupKFold(4).set_split_request(groups=True)).fit(
+            *DIABETES, groups=groups
+        )
+    assert model.mse_path_.shape == (3, 4)
+    with pytest.raises(ValueError, match="groups"):
+        LassoCV().fit(*DIABETES, groups=groups)
+
+
+def test_weights_are_routed_to_the_scorer():
+    X, y = CANCER
+    weights = np.where(np.arange(y.size) % 2, 1.0, 0.0)
+    scores = []
+    with sklearn.config_context(enable_metadata_routing=True):
+        for requested in (False, True):
+            scorer = get_scorer("accuracy").set_score_request(sample_weight=requested)
+            model = LogisticRegressionCV(Cs=[0.01], cv=3, scoring=scorer).set_fit_request(sample_weight=True)
+            scores.append(model.fit(X, y, sample_weight=weights).scores_)
+    assert not np.array_equal(*scores)
 
 
 def test_a_class_that_is_missing_in_a_fold_is_named():

@@ -47,6 +47,8 @@ _ESTIMATORS = frozenset(
         "LogisticRegression",
         "LogisticRegressionCV",
         "Ridge",
+        "SGDClassifier",
+        "SGDRegressor",
     }
 )
 

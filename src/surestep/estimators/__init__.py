@@ -8,3 +8,5 @@ from surestep.estimators.regression import Lasso as Lasso
 from surestep.estimators.regression import Ridge as Ridge
 from surestep.estimators.regression_cv import ElasticNetCV as ElasticNetCV
 from surestep.estimators.regression_cv import LassoCV as LassoCV
+from surestep.estimators.stochastic import SGDClassifier as SGDClassifier
+from surestep.estimators.stochastic import SGDRegressor as SGDRegressor

@@ -171,7 +171,7 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         """Say what is missing to the tolerance, and what can be done."""
         if result.status.success or result.status is Status.STOPPED:
             return
-        if result.status is not Status.MAX_EPOCHS:
+        if result.status in (Status.DIVERGED, Status.INTERRUPTED):
             missing = result.message
         elif problem.has_certificate:
             asked = tol * problem.objective(np.zeros(problem.n_coordinates))

@@ -23,14 +23,14 @@ class CrossValidated(LinearModel):
     def _penalty_of(self, alpha: float, l1_ratio: float) -> Regularizer:
         return self._bounded(regularizers.ElasticNet(alpha, l1_ratio, self.penalty_weights))
 
-    def _path(self, problem: Problem, alphas: Array) -> RegularizationPath:
+    def _path(self, problem: Problem, alphas: Array, seed: int) -> RegularizationPath:
         return path(
             problem,
             alphas,
             sampling=self.sampling,
             tol=self.tol,
             max_iter=self._max_iter(),
-            random_state=self._seed(),
+            random_state=seed,
         )
 
     def _each_fold(

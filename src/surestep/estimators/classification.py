@@ -281,6 +281,7 @@ class LogisticRegression(LogisticClassifier):
     def _check_options(self) -> None:
         super()._check_options()
         check_scalar(self.C, "C", Real, min_val=0.0, include_boundaries="right", max_val=math.inf)
+        check_scalar(self.l1_ratio, "l1_ratio", Real, min_val=0.0, max_val=1.0)
 
     def _penalty(self, total: float) -> Regularizer:
         if self.penalty is None or math.inf == self.C:

@@ -29,7 +29,6 @@ from surestep.estimators._base import Array, Data, Option, n_iterations
 from surestep.estimators._folds import CrossValidated
 from surestep.estimators.classification import LogisticClassifier, LogisticRegression
 from surestep.path import RegularizationPath
-from surestep.problem import Problem
 from surestep.regularizers import Regularizer
 
 
@@ -158,13 +157,20 @@ class LogisticRegressionCV(LogisticClassifier, CrossValidated):
             to_splitter, to_scorer = routed.splitter.split, routed.scorer.score
         folds = list(check_cv(self.cv, y, classifier=True).split(X, y, **to_splitter))
         scorer = self._scorer()
+        seed = self._seed()  # once: threads must not take turns at a generator
         rows = X.tocsr() if scipy.sparse.issparse(X) else X
 
         def fit_fold(train: Array, test: Array) -> tuple[Array, Array, list[RegularizationPath]]:
             self._check_fold(labels, train)
             part = Data.of(rows[train], None if data.weights is None else data.weights[train], self.fit_intercept)
             problems = self._problems(part, labels[train], class_weight)
-            paths = [self._path(*self._with_penalty(p, self.Cs_, ratio)) for p in problems for ratio in self.l1_ratios_]
+            paths = [
+                self._path(
+                    problem.with_regularizer(self._penalty_of(1.0, ratio)), problem.regularizer.alpha / self.Cs_, seed
+                )
+                for problem in problems
+                for ratio in self.l1_ratios_
+            ]
             points = self._in_order([_points(one, part.offset) for one in paths])
             points = np.moveaxis(points, 0, 2)  # l1_ratio, C, class, coordinate
             score_params = _check_method_params(rows, to_scorer, indices=test)
@@ -227,10 +233,6 @@ class LogisticRegressionCV(LogisticClassifier, CrossValidated):
     def _penalty(self, total: float) -> Regularizer:
         """Return the penalty for C = 1, to be scaled."""
         return regularizers.ElasticNet(1.0 / total, 1.0, self.penalty_weights)
-
-    def _with_penalty(self, problem: Problem, Cs: Array, l1_ratio: float) -> tuple[Problem, Array]:
-        """Return a problem with the penalty of an l1_ratio, and the alphas of its path."""
-        return problem.with_regularizer(self._penalty_of(1.0, l1_ratio)), problem.regularizer.alpha / Cs
 
     def _in_order(self, paths: list[Array]) -> Array:
         """Stack what the paths of all classes and l1_ratios have; from falling alphas to the order of Cs."""

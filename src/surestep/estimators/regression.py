@@ -137,7 +137,7 @@ class ElasticNet(LinearRegressor):
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
     >>> model = ElasticNet(alpha=0.1).fit(X, [0.0, 1.0, 2.0, 3.0])
     >>> model.coef_.round(3)
-    array([0.92, 0.  ])
+    array([0.923, 0.   ])
     """
 
     _options: ClassVar[dict[str, Option]] = {

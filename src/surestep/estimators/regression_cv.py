@@ -80,6 +80,7 @@ class RegressorCV(RegressorMixin, CrossValidated):
         context = self._init_callback_context(max_subtasks=len(folds) + 1)
         context.call_on_fit_task_begin(estimator=self, **shown)
 
+        seed = self._seed()  # once: threads must not take turns at a generator
         rows = X.tocsr() if scipy.sparse.issparse(X) else X
 
         def fit_fold(train: Array, test: Array) -> tuple[Array, list[RegularizationPath]]:
@@ -88,7 +89,7 @@ class RegressorCV(RegressorMixin, CrossValidated):
             test_weights = None if data.weights is None else data.weights[test]
             errors, paths = [], []
             for ratio, grid in zip(l1_ratios, grids, strict=True):
-                fitted = self._path(problem.with_regularizer(self._penalty_of(1.0, ratio)), grid)
+                fitted = self._path(problem.with_regularizer(self._penalty_of(1.0, ratio)), grid, seed)
                 intercepts = fitted.intercepts - part.offset @ fitted.coefs
                 residuals = safe_sparse_dot(rows[test], fitted.coefs) + intercepts - y[test][:, None]
                 errors.append(np.average(residuals**2, axis=0, weights=test_weights))
