@@ -60,7 +60,7 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         """Refuse what is not supported, before any work is done."""
         for name, (choices, reason) in self._options.items():
             value = getattr(self, name)
-            if not any(type(value) is type(choice) and value == choice for choice in choices):
+            if not any(_is(value, choice) for choice in choices):
                 raise ValueError(
                     f"{type(self).__name__}: {name}={value!r} is not supported; "
                     f"it may be {' or '.join(map(repr, choices))}: {reason}"
@@ -198,6 +198,13 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False)
         return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+
+
+def _is(value: Any, choice: Any) -> bool:
+    """Whether an option has a value; True is not 1."""
+    return bool(
+        np.ndim(value) == 0 and value == choice and isinstance(value, bool | np.bool_) == isinstance(choice, bool)
+    )
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

@@ -229,7 +229,7 @@ class LogisticRegression(LogisticClassifier):
     _options: ClassVar[dict[str, Option]] = {
         "penalty": (("deprecated", "l1", "l2", "elasticnet", None), "it is deprecated, use l1_ratio and C"),
         "dual": ((False,), "the primal is solved, with a certificate from its dual"),
-        "intercept_scaling": ((1, 1.0), "the intercept is not penalised, there is nothing to scale"),
+        "intercept_scaling": ((1,), "the intercept is not penalised, there is nothing to scale"),
         "solver": (
             ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga"),
             "none has an effect, see sampling",
@@ -347,7 +347,7 @@ class LinearSVC(LinearClassifier):
         "penalty": (("l2", "l1"), "there are no others"),
         "loss": (("squared_hinge",), "the hinge is not smooth, which coordinate descent on w needs"),
         "dual": (("auto", True, False), "none has an effect"),
-        "intercept_scaling": ((1, 1.0), "the intercept is not penalised, there is nothing to scale"),
+        "intercept_scaling": ((1,), "the intercept is not penalised, there is nothing to scale"),
         "multi_class": (("ovr",), "classes are fitted one-vs-rest"),
     }
     _rest_is_weighted: ClassVar[bool] = False  # as in liblinear
