@@ -93,6 +93,7 @@ def path(
     Returns
     -------
     RegularizationPath
+        It ends early where a callback stops a solve, or Ctrl-C does.
 
     Examples
     --------
@@ -125,7 +126,9 @@ def path(
             warm_start=results[-1] if results else None,
         )
         results.append(result)
-    return RegularizationPath(grid, tuple(results))
+        if result.status in (Status.STOPPED, Status.INTERRUPTED):
+            break
+    return RegularizationPath(grid[: len(results)], tuple(results))
 
 
 def solve(

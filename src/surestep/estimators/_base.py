@@ -121,6 +121,7 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
             start = points[k, : problem.n_coordinates].copy() if warm else None
             tol = relative_tolerance(problem, self.tol)
             result = self._solve(problem, tol, callbacks, start)
+            raise_interrupt(result)
             points[k, :-1], points[k, -1] = result.coef, result.intercept
             results.append(result)
             self._warn(problem, result, tol)
@@ -171,7 +172,7 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         """Say what is missing to the tolerance, and what can be done."""
         if result.status.success or result.status is Status.STOPPED:
             return
-        if result.status in (Status.DIVERGED, Status.INTERRUPTED):
+        if result.status is Status.DIVERGED:
             missing = result.message
         elif problem.has_certificate:
             asked = tol * problem.objective(np.zeros(problem.n_coordinates))
@@ -213,6 +214,12 @@ def warn_user(message: str, category: type[Warning]) -> None:
     while frame.f_back and frame.f_back.f_globals.get("__name__", "").startswith(("surestep.", "sklearn.")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level + 1)
+
+
+def raise_interrupt(result: Result) -> None:
+    """Hand a Ctrl-C on that a solver took in: what is around a fit, such as a search, must hear it."""
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
 
 
 def n_iterations(result: Result) -> int:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from surestep import regularizers
-from surestep.estimators._base import Array, LinearModel, warn_user
+from surestep.estimators._base import Array, LinearModel, raise_interrupt, warn_user
 from surestep.path import RegularizationPath, path
 from surestep.problem import Problem
 from surestep.regularizers import Regularizer
@@ -24,7 +24,7 @@ class CrossValidated(LinearModel):
         return self._bounded(regularizers.ElasticNet(alpha, l1_ratio, self.penalty_weights))
 
     def _path(self, problem: Problem, alphas: Array, seed: int) -> RegularizationPath:
-        return path(
+        fitted = path(
             problem,
             alphas,
             sampling=self.sampling,
@@ -32,6 +32,8 @@ class CrossValidated(LinearModel):
             max_iter=self._max_iter(),
             random_state=seed,
         )
+        raise_interrupt(fitted.results[-1])
+        return fitted
 
     def _each_fold(
         self, fit_fold: Callable[[Array, Array], tuple[Any, ...]], folds: list[Any], context: Any, shown: dict[str, Any]
