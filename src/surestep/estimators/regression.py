@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.callback import with_callbacks
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import validate_data
 
 from surestep import regularizers
@@ -25,8 +27,8 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
     def _loss(self) -> Any:
         return Squared()
 
-    def _penalty(self, k: int, total: float) -> Regularizer:
-        """Return the penalty of target k, where the sample weights sum to total."""
+    def _penalties(self, n_targets: int, total: float) -> list[Regularizer]:
+        """Return the penalties of the targets, where the sample weights sum to total."""
         raise NotImplementedError
 
     @with_callbacks
@@ -57,16 +59,10 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
         )
         data = Data.of(X, sample_weight, self.fit_intercept)
         targets = y.reshape(y.shape[0], -1)
+        penalties = self._penalties(targets.shape[1], data.total_weight)
         problems = (
-            Problem(
-                data.design,
-                target,
-                self._loss(),
-                self._bounded(self._penalty(k, data.total_weight)),
-                data.weights,
-                self.fit_intercept,
-            )
-            for k, target in enumerate(targets.T)
+            Problem(data.design, target, self._loss(), self._bounded(penalty), data.weights, self.fit_intercept)
+            for target, penalty in zip(targets.T, penalties, strict=True)
         )
         self._fit_problems(problems, targets.shape[1], data, X, y, flat=targets.shape[1] == 1)
         if y.ndim == 2:
@@ -182,8 +178,8 @@ class ElasticNet(LinearRegressor):
         """coef_ as a sparse array of shape (n_targets, n_features)."""
         return scipy.sparse.csr_array(np.atleast_2d(self.coef_))
 
-    def _penalty(self, k: int, total: float) -> Regularizer:
-        return regularizers.ElasticNet(self.alpha, self.l1_ratio, self.penalty_weights)
+    def _penalties(self, n_targets: int, total: float) -> list[Regularizer]:
+        return [regularizers.ElasticNet(self.alpha, self.l1_ratio, self.penalty_weights)] * n_targets
 
 
 class Lasso(ElasticNet):
@@ -312,6 +308,11 @@ class Ridge(LinearRegressor):
         self.sampling = sampling
         self.penalty_weights = penalty_weights
 
-    def _penalty(self, k: int, total: float) -> Regularizer:
-        alpha = self.alpha if np.ndim(self.alpha) == 0 else self.alpha[k]
-        return regularizers.L2(alpha / total, self.penalty_weights)
+    def _penalties(self, n_targets: int, total: float) -> list[Regularizer]:
+        alphas = list(np.ravel(self.alpha))
+        if len(alphas) not in (1, n_targets):
+            raise ValueError(f"alpha must be one number or one a target, but has {len(alphas)} for {n_targets} targets")
+        for alpha in alphas:
+            check_scalar(alpha, "alpha", Real, min_val=0.0)
+        penalties: list[Regularizer] = [regularizers.L2(alpha / total, self.penalty_weights) for alpha in alphas]
+        return penalties if len(alphas) == n_targets else penalties * n_targets

@@ -168,8 +168,8 @@ class SGDRegressor(LinearRegressor, Stochastic):
     def _loss(self) -> Any:
         return losses.Huber(self.epsilon) if self.loss == "huber" else losses.Squared()
 
-    def _penalty(self, k: int, total: float) -> Regularizer:
-        return self._scaled_penalty(1.0)
+    def _penalties(self, n_targets: int, total: float) -> list[Regularizer]:
+        return [self._scaled_penalty(1.0)] * n_targets
 
     def _put_results(self, results: list[Result]) -> None:
         super()._put_results(results)
