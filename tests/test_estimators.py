@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import subprocess
@@ -49,6 +50,38 @@ def real(name):
         pytest.skip(f"no {found}; set SURESTEP_DATA to the folder of the data sets")
     X, y = load_svmlight_file(str(found))
     return X.toarray(), y
+
+
+# --- The parameters of scikit-learn
+
+NAMES = [name for name in dir(estimators) if name[0].isupper()]
+DIFFERENT_DEFAULTS = {
+    "LogisticRegression": {"tol", "max_iter"},
+    "LogisticRegressionCV": {"tol", "max_iter", "l1_ratios", "scoring", "use_legacy_attributes"},
+    "SGDClassifier": {"loss"},
+    "SGDRegressor": {"learning_rate"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_those_of_scikit_learn(name):
+    peer = getattr(sklearn.linear_model, name, None) or getattr(sklearn.svm, name)
+    ours, theirs = (inspect.signature(kind).parameters for kind in (getattr(estimators, name), peer))
+    assert set(theirs) <= set(ours)
+    assert set(ours) - set(theirs) <= {"sampling", "positive", "penalty_weights", "multi_class"}
+    assert all(ours[each].kind == theirs[each].kind for each in theirs)
+    different = {each for each in theirs if ours[each].default != theirs[each].default}
+    assert different == DIFFERENT_DEFAULTS.get(name, {"tol"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_of_differences_names_every_option_that_is_treated_otherwise(name):
+    page = (Path(__file__).resolve().parent.parent / "docs" / "differences.md").read_text()
+    section = page.partition("## Everywhere")[2].partition("\n## ")[0]
+    section += next(part for part in page.split("\n## ") if name in part.partition("\n")[0].split(", "))
+    as_in_scikit_learn = {"refit", "penalty"}
+    treated = {*getattr(estimators, name)._options, *DIFFERENT_DEFAULTS.get(name, {"tol"})}
+    assert [option for option in treated - as_in_scikit_learn if f"`{option}`" not in section] == []
 
 
 # --- The coefficients of scikit-learn
