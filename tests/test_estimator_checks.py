@@ -13,9 +13,9 @@ ESTIMATORS = [
     estimators.Ridge(),
     estimators.LogisticRegression(),
     estimators.LinearSVC(),
-    estimators.LassoCV(alphas=4, eps=0.05, cv=3),
-    estimators.ElasticNetCV(alphas=4, eps=0.05, cv=3),
-    estimators.LogisticRegressionCV(Cs=(0.01, 0.1, 1), cv=3),
+    estimators.LassoCV(alphas=3, eps=0.05, cv=2),
+    estimators.ElasticNetCV(alphas=3, eps=0.05, cv=2),
+    estimators.LogisticRegressionCV(Cs=(0.01, 0.1), cv=2),
     estimators.SGDRegressor(),
     estimators.SGDClassifier(),
 ]
