@@ -43,7 +43,7 @@ class Stochastic(LinearModel):
         return stochastic_gradient_descent(
             problem,
             sampling=self.sampling,
-            average=self.average,
+            average="uniform" if self.average else None,
             max_epochs=self._max_iter(),
             tol=tol,
             random_state=self._seed(),
