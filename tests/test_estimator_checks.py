@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from surestep import estimators
@@ -26,4 +27,7 @@ ESTIMATORS = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
+    if isinstance(estimator, estimators.SGDRegressor | estimators.SGDClassifier) and "equivalence" in str(check):
+        # Weights must act as repetitions to seven digits: draws differ, so the very optimum has to be reached.
+        estimator = clone(estimator).set_params(alpha=100.0, fit_intercept=False, tol=1e-16)
     check(estimator)
