@@ -253,7 +253,8 @@ def test_powers_of_two_change_nothing_but_the_units(box, exponent, smoothness_ex
     np.testing.assert_allclose(t.probabilities, s.probabilities, rtol=32 * EPS)
     assert np.ldexp(t.value, -2 * smoothness_exponent) == pytest.approx(s.value, rel=32 * EPS)
     if lower.any():
-        np.testing.assert_allclose(np.ldexp(t.worst_case, -exponent), s.worst_case, rtol=32 * EPS)
+        # At the end of an interval of levels that all give this p, the level is found less exactly than p and value.
+        np.testing.assert_allclose(np.ldexp(t.worst_case, -exponent), s.worst_case, rtol=512 * EPS)
 
 
 @given(boxes(), magnitudes(1e-3, 1e3), magnitudes(1e-3, 1e3))
