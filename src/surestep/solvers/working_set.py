@@ -40,7 +40,7 @@ _FEWEST = 128
 
 # A round solves on the working set until steps, in sqrt(L_j) |d_j|, are this part of what they were among all
 # coordinates: while many others join it, and when few do. Near the end: until they promise this part of the target.
-_ROUGH, _ACCURATE, _SHARE = 0.03, 0.003, 0.3
+_ROUGH, _ACCURATE, _SHARE = 0.3, 0.01, 0.3
 
 # For losses that are not quadratic: models in a round, at most, and the accuracy of each.
 _MODELS, _MODEL_ACCURACY = 20, 0.1
