@@ -8,6 +8,7 @@ from surestep.losses import Huber as Huber
 from surestep.losses import Logistic as Logistic
 from surestep.losses import Squared as Squared
 from surestep.losses import SquaredHinge as SquaredHinge
+from surestep.models import Model as Model
 from surestep.problem import Problem as Problem
 from surestep.regularizers import L1 as L1
 from surestep.regularizers import L2 as L2
