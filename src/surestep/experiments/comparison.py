@@ -58,7 +58,7 @@ class Comparison:
         """Return an HTML page with the table and pictures by epochs and seconds."""
         parts = [*introduction, page.paragraph(repr(self.problem)), page.table(self.HEAD, self.cells())]
         try:
-            best = least_objective(self.problem, self.runs)
+            best = least_objective(self.runs | {"optimum": [ss.minimize(self.problem, tol=1e-10)]})
             if is_solved_at_zero(self.problem, best):
                 parts.append(page.paragraph("All coefficients are zero at the optimum: there is nothing to draw."))
             else:

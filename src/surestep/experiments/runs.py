@@ -31,6 +31,16 @@ class Method:
         solver: Callable[..., ss.Result] = getattr(ss, self.solver)
         return solver
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it depends on a seed."""
+        return self.solver != "minimize"
+
+    def compile(self, problem: ss.Problem, watch: Watch) -> None:
+        """Do a few steps, so that the clock of the next run does not count compiling."""
+        if self.is_random:
+            self.solve(problem, callbacks=[watch(f"{self.name}, compiling")], max_epochs=0.01, **self.options)
+
 
 def unwatched(name: str) -> Callback:
     """Nobody looks at the progress."""
@@ -44,7 +54,6 @@ def run_methods(
     seeds: Sequence[int] = (0,),
     watch: Watch = unwatched,
     folder: Path | None = None,
-    key: str = "",
     **options: Any,
 ) -> Runs:
     """Run every method with every seed.
@@ -59,8 +68,6 @@ def run_methods(
         is returned, and the run that was cut short at the end of it.
     folder : Path, optional
         Every complete run is kept there, and a run that is there is read.
-    key : str
-        Says what the problem is, for the names of these files: runs of another key are never taken for this one's.
     options
         For the solvers, besides those of the methods: max_epochs, tol, trace_every.
 
@@ -71,33 +78,37 @@ def run_methods(
     """
     runs: Runs = {}
     for method in methods:
-        for seed in seeds:
-            known = None if folder is None else folder / _file_name(problem, method, seed, key, options)
+        compiled = False
+        for seed in seeds if method.is_random else seeds[:1]:
+            known = None if folder is None else folder / _file_name(problem, method, seed, options)
             if known is not None and known.exists():
                 result = ss.Model.load(known).result
             else:
+                if not compiled:
+                    compiled = True
+                    method.compile(problem, watch)
                 result = method.solve(
                     problem,
-                    random_state=seed,
                     callbacks=[watch(f"{method.name}, seed {seed}")],
-                    **{**options, **method.options},
+                    **options,
+                    **method.options,
+                    **({"random_state": seed} if method.is_random else {}),
                 )
             runs.setdefault(method.name, []).append(result)
             if result.status in (ss.Status.STOPPED, ss.Status.INTERRUPTED):
                 return runs
             if known is not None and not known.exists():
                 known.parent.mkdir(parents=True, exist_ok=True)
-                about = {"key": key, "method": method.name, "seed": str(seed)}
+                about = {"method": method.name, "seed": str(seed)}
                 ss.Model.of(problem, result, about).save(known)
     return runs
 
 
-def _file_name(problem: ss.Problem, method: Method, seed: int, key: str, options: dict[str, Any]) -> str:
+def _file_name(problem: ss.Problem, method: Method, seed: int, options: dict[str, Any]) -> str:
     """Name a run by all that its result depends on: other options, another version or other data make another name."""
     numbers = problem.smoothness.tobytes() + problem.gradient(np.zeros(problem.n_coordinates)).tobytes()
     told = (
         ss.__version__,
-        key,
         repr(problem),
         sorted(method.options.items()),
         method.solver,
@@ -108,21 +119,6 @@ def _file_name(problem: ss.Problem, method: Method, seed: int, key: str, options
     return f"{digest}.npz"
 
 
-def reached(result: ss.Result, best: float, accuracy: float, column: str = "epoch") -> float:
-    """Return the first epoch, or second, at which f - best is at most ``accuracy`` times what it was; inf if never."""
-    above = result.trace["objective"] - best
-    there = np.flatnonzero(above <= accuracy * above[0])
-    return float(result.trace[column][there[0]]) if there.size else float("inf")
-
-
-def median_reached(results: Sequence[ss.Result], best: float, accuracy: float, column: str = "epoch") -> float:
-    """Return the median over seeds of `reached`."""
-    values = np.sort([reached(result, best, accuracy, column) for result in results])
-    low, high = values[(values.size - 1) // 2], values[values.size // 2]
-    return float(low if low == high else (low + high) / 2.0)  # of two infinite ones, too
-
-
-def least_objective(problem: ss.Problem, runs: Runs) -> float:
-    """Return f*: what the fast solver certifies, or the least objective seen if that is lower."""
-    best = ss.minimize(problem, tol=1e-10).objective
-    return min([best, *(float(np.min(r.trace["objective"])) for group in runs.values() for r in group)])
+def least_objective(runs: Runs) -> float:
+    """Return the least objective seen: f*, if one of the runs was long enough."""
+    return min(float(np.min(run.trace["objective"])) for group in runs.values() for run in group)
