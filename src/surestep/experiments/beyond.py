@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 import surestep as ss
 from surestep.datasets import make_bag_of_words
@@ -108,7 +109,10 @@ def fast_solver(scale: Scale, watch: Watch) -> Study:
     for part in (10.0, 100.0):
         problem, name = _lasso(scale, part)
         X, y, _ = data_of("rcv1'", scale)
-        X, zero = X.tocsc(), problem.objective(np.zeros(problem.n_coordinates))
+        # scikit-learn wants short indices.
+        X = X.tocsc()
+        X = scipy.sparse.csc_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
+        zero = problem.objective(np.zeros(problem.n_coordinates))
         descent = Method("x", options={"sampling": "safe"})
         descent.compile(problem, watch)
         ss.minimize(problem)

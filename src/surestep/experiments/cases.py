@@ -163,7 +163,7 @@ def run_figure(figure: Figure, scale: Scale, folder: Path, watch: Watch = unwatc
             def named(name: str, about: str = f"figure {figure.number}, {data}, {panel.penalty}, {reading}") -> Any:
                 return watch(f"{about}: {name}")
 
-            runs = _runs(problem, figure.methods, scale, folder, named)
+            runs = _runs(problem, figure, scale, folder, named)
             optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", tol=1e-10)["optimum"][0]
             best = least_objective(runs | {"optimum": [optimum]})
             nonzeros = int(np.count_nonzero(optimum.coef))
@@ -171,14 +171,14 @@ def run_figure(figure: Figure, scale: Scale, folder: Path, watch: Watch = unwatc
     return cases
 
 
-def _runs(problem: ss.Problem, methods: Iterable[Method], scale: Scale, folder: Path, watch: Watch) -> Runs:
+def _runs(problem: ss.Problem, figure: Figure, scale: Scale, folder: Path, watch: Watch) -> Runs:
     runs = run_methods(
         problem,
-        methods,
+        figure.methods,
         seeds=range(scale.n_seeds),
         watch=watch,
         folder=folder / "runs",
-        max_epochs=scale.epochs,
+        max_epochs=scale.sgd_epochs if figure.is_stochastic else scale.epochs,
         tol=1e-9,
         trace_every=0.5,
     )

@@ -71,7 +71,7 @@ def _page(scale: Scale, cases: list[Case], missing: list[int], sections: list[st
         page.paragraph(
             "The experiments of Stich, Raj and Jaggi, Safe Adaptive Importance Sampling (NIPS 2017), run with surestep "
             f"{ss.__version__} on {platform.machine()}, Python {platform.python_version()}; scale: {scale.name}, "
-            f"{scale.epochs:g} epochs, {scale.n_seeds} seeds. Lines are medians over the seeds, bands lie between the "
+            f"{scale.epochs:g} epochs ({scale.sgd_epochs:g} of SGD), {scale.n_seeds} seeds. Lines are medians over the seeds, bands lie between the "
             "quartiles."
         ),
         page.paragraph(
@@ -97,10 +97,12 @@ def _navigation(cases: Iterable[Case], answers: bool, beyond: bool) -> str:
 
 
 def _finding(finding: Finding) -> str:
+    head, rows = finding.table
+    table = page.table(head, rows) if rows else ""
     why = page.paragraph(finding.why) if finding.why else ""
     return (
         f"<div class='finding {finding.verdict}'><h3>{page.text(finding.question)}</h3>"
-        f"<p><span class='verdict'>{finding.verdict.capitalize()}.</span> {page.text(finding.numbers)}</p>{why}</div>"
+        f"<p><span class='verdict'>{finding.verdict.capitalize()}.</span> {page.text(finding.numbers)}</p>{table}{why}</div>"
     )
 
 
@@ -120,8 +122,8 @@ def _case(case: Case, k: int, folder: Path, *, title: bool = True) -> str:
     parts = [f"<h3>{page.text(case.title)}</h3>"] * title
     parts.append(
         page.paragraph(
-            f"Penalty {case.problem.regularizer!r}{share}; {case.nonzeros:,} of {case.problem.n_features:,} coefficients "
-            f"are not zero at the optimum; f falls from {case.at_zero:.4g} to {case.best:.4g}."
+            f"Penalty {case.problem.regularizer!r}{share}; {case.nonzeros:,} of {case.problem.n_features:,} "
+            f"coefficients are not zero at the optimum; f falls from {case.at_zero:.4g} to {case.best:.4g}."
         )
     )
     if case.is_trivial:
