@@ -70,9 +70,9 @@ def _page(scale: Scale, cases: list[Case], missing: list[int], sections: list[st
     parts = [
         page.paragraph(
             "The experiments of Stich, Raj and Jaggi, Safe Adaptive Importance Sampling (NIPS 2017), run with surestep "
-            f"{ss.__version__} on {platform.machine()}, Python {platform.python_version()}; scale: {scale.name}, "
-            f"{scale.epochs:g} epochs ({scale.sgd_epochs:g} of SGD), {scale.n_seeds} seeds. Lines are medians over the seeds, bands lie between the "
-            "quartiles."
+            f"{ss.__version__} on {platform.machine()}, Python {platform.python_version()}. Scale: {scale.name}, "
+            f"{scale.epochs:g} epochs ({scale.sgd_epochs:g} of SGD), {scale.n_seeds} seeds. Lines are medians over the "
+            "seeds, bands lie between the quartiles."
         ),
         page.paragraph(
             "Data, by the paper's name: " + "; ".join(data) + ". Non-zeros are 1, as in the paper. Sets that stand in "
@@ -100,10 +100,8 @@ def _finding(finding: Finding) -> str:
     head, rows = finding.table
     table = page.table(head, rows) if rows else ""
     why = page.paragraph(finding.why) if finding.why else ""
-    return (
-        f"<div class='finding {finding.verdict}'><h3>{page.text(finding.question)}</h3>"
-        f"<p><span class='verdict'>{finding.verdict.capitalize()}.</span> {page.text(finding.numbers)}</p>{table}{why}</div>"
-    )
+    answer = f"<p><span class='verdict'>{finding.verdict.capitalize()}.</span> {page.text(finding.numbers)}</p>"
+    return f"<div class='finding {finding.verdict}'><h3>{page.text(finding.question)}</h3>{answer}{table}{why}</div>"
 
 
 def _section(cases: list[Case], folder: Path) -> str:
