@@ -172,9 +172,10 @@ def test_a_model_comes_back_as_it_was():
 
 def test_compare_writes_a_table_and_a_page():
     pytest.importorskip("matplotlib")
-    words = ("compare", "diabetes", "--samplings", "uniform,safe", "--bounds", "snapshot,exact", "--repeats", "2")
+    words = ("compare", "diabetes", "--samplings", "importance,safe", "--bounds", "snapshot,exact", "--repeats", "2",
+             "--tol", "0.01")  # fmt: skip
     told = json.loads(run(*words, "--out", "comparison.html", "--json"))
-    assert [row["method"] for row in told["methods"]] == ["uniform", "safe, snapshot", "safe, exact"]
+    assert [row["method"] for row in told["methods"]] == ["importance", "safe, snapshot", "safe, exact"]
     assert all(row["runs"] == row["reached"] == 2 for row in told["methods"])
     text = Path("comparison.html").read_text()
     assert text.count("data:image/svg+xml;base64,") == 2
@@ -191,6 +192,21 @@ def test_path():
     table = np.loadtxt("path.csv", delimiter=",", skiprows=1)
     assert len(table) == sum(nonzeros)
     assert "leave --alpha out" in error_of("path", "diabetes", "--alpha", "1")
+
+
+def test_demo_tells_the_example_of_the_paper_and_writes_its_report(monkeypatch):
+    pytest.importorskip("matplotlib")
+    from surestep.cli import demo
+
+    monkeypatch.setattr(demo, "SIDE", 100)
+    out = run("demo", "--repeats", "2", "--out", "here.html")
+    assert "2.25" in out  # V for sampling by the lower bounds, over ||c||^2
+    assert re.search(r"Report: .*here.html", out.replace("\n", ""))
+    for name in ("uniform", "importance", "safe", "optimal"):
+        assert re.search(rf"^{name} +\d", out, re.MULTILINE), name
+    assert Path("here.html").read_text().count("<img ") == 2
+    told = json.loads(run("demo", "--repeats", "1", "--json"))
+    assert [row["reached"] for row in told["methods"]][1:] == [1, 1, 1]
 
 
 def test_data():
@@ -300,6 +316,35 @@ def examples_of_help() -> list[str]:
 
     walk(surestep, "surestep")
     return found
+
+
+def commands_of_the_readme() -> list[str]:
+    """Every line of the README's blocks without a language that calls surestep."""
+    text = (Path(__file__).resolve().parent.parent / "README.md").read_text()
+    blocks = re.findall(r"^```(?:sh|console)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [
+        line.split("#")[0].strip() for block in blocks for line in block.splitlines() if line.startswith("surestep ")
+    ]
+
+
+def test_every_example_runs(monkeypatch):
+    """Those of all help texts and of the README, in order, at a smaller scale where a minute would not do."""
+    from surestep.cli import commands, demo, figure
+    from surestep.experiments.figures import FIGURES, Scale
+
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(commands, "COMPILED", ("squared",))
+    monkeypatch.setattr(figure, "QUICK", Scale("tiny", 20, 2.0, 1.0, 1))
+    monkeypatch.setattr(figure, "FIGURES", {number: FIGURES[number] for number in (2, 8)})
+    monkeypatch.setattr(demo, "SIDE", 100)
+    lines = examples_of_help() + commands_of_the_readme()
+    assert len(lines) >= 10
+    for line in lines:
+        words = line.split()[1:]
+        if words[0] == "path" and not hasattr(ss, "path"):
+            continue
+        result = CliRunner().invoke(surestep, words)
+        assert result.exit_code in (0, 3), (line, result.output, result.exception)
 
 
 def test_every_command_has_help_and_an_example():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -243,8 +244,8 @@ def compare(
     """Compare ways to draw coordinates, on your data.
 
     \b
-    surestep compare breast_cancer --alpha max/10 --repeats 3 --out comparison.html
-    surestep compare diabetes --samplings uniform,safe --bounds snapshot,exact --repeats 2
+    surestep compare diabetes --samplings importance,safe,optimal --repeats 3 --out comparison.html
+    surestep compare diabetes --samplings safe --bounds snapshot,exact --json
     """
     X, y, name = load(data, n_features)
     problem = make_problem(X, y, **options)
@@ -327,6 +328,9 @@ def get(name: str, as_json: bool) -> None:
     tell(as_json, facts, lambda console: console.print(f"{found.name}: {size}, from {found.source}", highlight=False))
 
 
+COMPILED = ("squared", "logistic", "squared_hinge")
+
+
 @surestep.command()
 @as_json
 @click.pass_context
@@ -336,15 +340,13 @@ def warmup(ctx: click.Context, as_json: bool) -> None:
     \b
     surestep warmup
     """
-    import time
-
     seconds: dict[str, float] = {}
     rng = np.random.default_rng(0)
     dense = rng.normal(size=(40, 60))
     sparse = load_dataset("bag_of_words").X[:300, :400]
     with Watcher() as watch:
         for layout, X in (("dense", dense), ("sparse", sparse)):
-            for loss in ("squared", "logistic", "squared_hinge"):
+            for loss in COMPILED:
                 if watch.interrupted:
                     break
                 begin = time.perf_counter()

@@ -27,6 +27,7 @@ LEGEND = (
     "optimal: by the whole gradient, as if it were known in every step."
 )
 MAX_EPOCHS = 500.0
+SIDE = 2_000  # documents, and words
 
 
 @click.command()
@@ -52,7 +53,7 @@ def demo(ctx: click.Context, out: str, repeats: int, as_json: bool) -> None:  # 
         console.print("Example 3.1 of the paper: all we know of two gradient entries is 1 <= c1 <= 2 and 2 <= c2 <= 3.")
         console.print("How good is a sampling p?  V(p, c) / |c|^2, the smaller the better:\n")
         console.print(lines(EXAMPLE_HEAD, example))
-    X, y = make_bag_of_words(2000, 2000)
+    X, y = make_bag_of_words(SIDE, SIDE)
     problem = ss.Problem(X, y, regularizer=ss.L1(0.005))
     size = f"{X.shape[0]:,} documents, {X.shape[1]:,} words"
     if not as_json:
