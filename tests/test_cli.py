@@ -201,6 +201,10 @@ def test_demo_tells_the_example_of_the_paper_and_writes_its_report(monkeypatch):
     monkeypatch.setattr(demo, "SIDE", 100)
     out = run("demo", "--repeats", "2", "--out", "here.html")
     assert "2.25" in out  # V for sampling by the lower bounds, over ||c||^2
+    gains = [float(gain) for gain in re.findall(r"(\d+\.\d\d)x", out)]
+    assert len(gains) == 6
+    assert gains == sorted(gains)  # the more is known, the larger the gain
+    assert gains[0] == 1.0
     assert re.search(r"Report: .*here.html", out.replace("\n", ""))
     for name in ("uniform", "importance", "safe", "optimal"):
         assert re.search(rf"^{name} +\d", out, re.MULTILINE), name

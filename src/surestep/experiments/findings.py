@@ -27,6 +27,7 @@ class Finding:
     numbers: str
     why: str
     table: tuple[tuple[str, ...], list[tuple[Any, ...]]] = ((), [])
+    is_claimed: bool = True  # by the paper
 
 
 def findings(cases: Iterable[Case]) -> list[Finding]:
@@ -34,7 +35,7 @@ def findings(cases: Iterable[Case]) -> list[Finding]:
     cases = [case for case in cases if not case.is_trivial]
     descent = [case for case in cases if "safe" in case.runs and not case.figure.is_stochastic]
     steps = [case for case in cases if "safe, small steps" in case.runs]
-    stochastic = [case for case in cases if case.figure.is_stochastic]
+    stochastic = [case for case in cases if case.figure.is_stochastic and min(map(case.final, case.runs)) < 0.9]
     lasso = [case for case in cases if case.panel.penalty == "L1" and not case.figure.is_stochastic]
     found = []
     if descent:
@@ -87,7 +88,7 @@ def _iterations(cases: list[Case]) -> Finding:
         if verdict == YES
         else "Safe sampling can only be as good as its bounds. Every step widens the Cauchy-Schwarz bounds of all "
         "coordinates but one: where many coefficients have to move, v / Tr(L) stays near 1 (below), and what is drawn "
-        "is drawn almost uniformly. The paper reports a clear gain throughout.",
+        "is drawn almost uniformly.",
         _medians(cases, "times faster, in epochs", lambda case: case.speedup("safe", "uniform")),
     )
 
@@ -170,7 +171,8 @@ def _stochastic(cases: list[Case]) -> Finding:
         "Are the gains in SGD small on these data?",
         _verdict(good, len(cases)),
         f"Optimal against uniform, in epochs to the same objective: within a factor of 1.5 in {good} of {len(cases)} "
-        f"cases, {_tell(speedups)}. Safe against uniform: {_tell(safe)}.",
+        f"cases, {_tell(speedups)}. Safe against uniform: {_tell(safe)}. Cases in which none of them came 10 % closer "
+        "to the minimum are not counted.",
         "The step of each sampling is 1/(2L) with L = max_i L_i / (N p_i), and falls: a sampling that draws some rows "
         "rarely pays with shorter steps, so that it can also be behind.",
         _medians(cases, "times faster, safe against uniform", lambda case: case.speedup("safe", "uniform")),
@@ -203,4 +205,5 @@ def _readings(cases: list[Case]) -> Finding:
         "lambda at which all coefficients are zero: there is next to nothing to solve. Panels in which zero is "
         "optimal are not counted.",
         (("reading", "panels like the paper's", "coefficients not zero"), rows),
+        is_claimed=False,
     )

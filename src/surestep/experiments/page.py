@@ -82,9 +82,9 @@ def pictures(parts: Iterable[str]) -> str:
     return f"<div class='pictures'>{''.join(parts)}</div>"
 
 
-def folded(title: str, content: str) -> str:
-    """Return something that opens at a click."""
-    return f"<details><summary>{text(title)}</summary>{content}</details>"
+def folded(title: str, content: str, *, is_open: bool = False) -> str:
+    """Return something that opens and closes at a click."""
+    return f"<details{' open' * is_open}><summary>{text(title)}</summary>{content}</details>"
 
 
 def page(title: str, parts: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from surestep.experiments import page
 from surestep.experiments.beyond import Study, studies
 from surestep.experiments.cases import SUMMARY, Case, run_figure, write_table
 from surestep.experiments.figures import FIGURES, Scale
-from surestep.experiments.findings import Finding, findings
+from surestep.experiments.findings import YES, Finding, findings
 from surestep.experiments.pictures import convergence
 from surestep.experiments.runs import Watch, unwatched
 
@@ -100,7 +100,9 @@ def _finding(finding: Finding) -> str:
     head, rows = finding.table
     table = page.table(head, rows) if rows else ""
     why = page.paragraph(finding.why) if finding.why else ""
-    answer = f"<p><span class='verdict'>{finding.verdict.capitalize()}.</span> {page.text(finding.numbers)}</p>"
+    disagrees = " The paper says yes." if finding.is_claimed and finding.verdict != YES else ""
+    verdict = f"<span class='verdict'>{finding.verdict.capitalize()}.{disagrees}</span>"
+    answer = f"<p>{verdict} {page.text(finding.numbers)}</p>"
     return f"<div class='finding {finding.verdict}'><h3>{page.text(finding.question)}</h3>{answer}{table}{why}</div>"
 
 
@@ -110,7 +112,9 @@ def _section(cases: list[Case], folder: Path) -> str:
     for panel in figure.panels:
         first, *others = [k for k, case in enumerate(cases) if case.panel == panel]
         parts.append(_case(cases[first], first, folder))
-        parts += [page.folded(cases[k].title, _case(cases[k], k, folder, title=False)) for k in others]
+        parts += [
+            page.folded(cases[k].title, _case(cases[k], k, folder, title=False), is_open=k == first + 1) for k in others
+        ]
     parts.append(f"<p>Every row of every run: <code>figure-{figure.number}.csv</code></p>")
     return "\n".join(parts)
 
