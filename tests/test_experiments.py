@@ -160,7 +160,7 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path, folder):
         write_report([2], TINY, tmp_path, stop_after_some)
     kept = {path.name for path in (tmp_path / "runs").iterdir()}
     assert 0 < len(kept) < 12
-    assert "nothing" not in (tmp_path / "report.html").read_text()  # a page there is, of no figure
+    assert "No figure is complete yet" in (tmp_path / "report.html").read_text()
     asked.clear()
     cases = run_figure(FIGURES[2], TINY, tmp_path)
     assert kept < {path.name for path in (tmp_path / "runs").iterdir()}

@@ -77,6 +77,8 @@ def _page(scale: Scale, cases: list[Case], missing: list[int], sections: list[st
         page.paragraph(
             "Data, by the paper's name: " + "; ".join(data) + ". Non-zeros are 1, as in the paper. Sets that stand in "
             "for the paper's are reported under their own names, and numbers on them are not those of the paper."
+            if cases
+            else "No figure is complete yet: run the same command again, and it goes on where it stopped."
         ),
         *([page.paragraph(f"Not in this version, for want of SGD: figures {missing}.")] if missing else []),
         _navigation(cases, bool(answers), bool(beyond)),
