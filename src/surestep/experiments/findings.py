@@ -198,7 +198,7 @@ def _readings(cases: list[Case]) -> Finding:
         "Does lambda = 0.1, as written, give curves like the paper's with an L1 penalty? If not, which reading does?",
         YES if written else NO,
         f"Like the paper's is taken to mean: f falls by over 5 %, safe is ahead of uniform, v / Tr(L) is below {LOW}. "
-        + (f"In most panels that holds for: {', '.join(like)}." if like else "In most panels that holds for none."),
+        + (f"In most panels that holds for: {'; '.join(like)}." if like else "In most panels that holds for none."),
         ""
         if written
         else "Read as written (mean of the losses, features 0 and 1), lambda = 0.1 is close to or above the least "
