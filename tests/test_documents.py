@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.mark.parametrize("name", [m.name for m in pkgutil.walk_packages(surestep.__path__, "surestep.")])
 def test_examples_in_docstrings(name):
+    if name.startswith("surestep.cli."):
+        pytest.importorskip("click")
+        pytest.importorskip("rich")
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 

@@ -23,13 +23,14 @@ ORDER = [
     "trace",
     "solvers",
     "path",
+    "models",
     "estimators",
     "datasets",
     "displays",
-    "experiments",
     "distributed",
-    "cli",
     "__init__",
+    "experiments",
+    "cli",
 ]
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -62,6 +63,13 @@ def test_imports_point_to_the_left(path: Path):
         assert ORDER.index(other) <= ORDER.index(own), f"{own} must not import {other}"
 
 
+@pytest.mark.parametrize("own", ["experiments", "cli"])
+def test_experiments_and_command_line_use_public_names_only(own: str):
+    for path in (PACKAGE / own).rglob("*.py"):
+        assert imported(path) <= {"__init__", "datasets", "experiments", own}
+        assert not re.search(r"\b(ss|datasets)\.(\w+\.)*_[a-z]", path.read_text()), path
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_no_file_outgrows_one_room(path: Path):
     assert len(path.read_text().splitlines()) <= 500
@@ -73,7 +81,7 @@ def test_sampling_knows_no_matrices_and_solvers_no_estimators():
         own = path.relative_to(PACKAGE).parts[0]
         if own == "sampling":
             assert "scipy.sparse" not in text
-        if own not in ("estimators", "datasets", "experiments", "cli.py"):
+        if own not in ("estimators", "datasets", "experiments", "cli"):
             assert not re.search(r"^\s*(import|from) sklearn", text, re.MULTILINE), path
 
 

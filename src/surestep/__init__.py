@@ -8,6 +8,7 @@ from surestep.losses import Huber as Huber
 from surestep.losses import Logistic as Logistic
 from surestep.losses import Squared as Squared
 from surestep.losses import SquaredHinge as SquaredHinge
+from surestep.models import Model as Model
 from surestep.path import RegularizationPath as RegularizationPath
 from surestep.path import path as path
 from surestep.problem import Problem as Problem

@@ -1,0 +1,1 @@
+"""The paper's experiments: specification -> runs -> tables -> pictures -> a report."""
