@@ -47,7 +47,6 @@ def tighter_bounds(scale: Scale, watch: Watch) -> Study:
     """Safe sampling under better bounds than the paper's, each with the L_i of its coordinate."""
     problem, name = _lasso(scale, 10.0)
     methods = [
-        Method("uniform", options={"sampling": "uniform"}),
         Method("importance", options={"sampling": "importance"}),
         Method("safe, bounds of the paper", options={"sampling": "safe", "bounds": "cauchy-schwarz"}),
         Method("safe, a gradient an epoch", options={"sampling": "safe", "bounds": "snapshot", "blocks": True}),
