@@ -30,7 +30,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 demo: $(READY)
-	$(RUN) examples/demo.py
+	$(RUN) -m surestep.cli demo
 
 test: $(READY)
 	$(RUN) -m pytest -n 2 --dist worksteal

@@ -181,7 +181,6 @@ def test_compare_writes_a_table_and_a_page():
     assert "safe, exact" in run(*words)
 
 
-@pytest.mark.skipif(not hasattr(ss, "path"), reason="paths are not here yet")
 def test_path():
     told = json.loads(run("path", "diabetes", "--n-alphas", "5", "--out", "path.csv", "--json"))
     nonzeros = [row["nonzeros"] for row in told["path"]]
@@ -344,8 +343,6 @@ def test_every_example_runs(monkeypatch):
     assert len(lines) >= 10
     for line in lines:
         words = line.split()[1:]
-        if words[0] == "path" and not hasattr(ss, "path"):
-            continue
         result = CliRunner().invoke(surestep, words)
         assert result.exit_code in (0, 3), (line, result.output, result.exception)
 

@@ -23,7 +23,6 @@ from surestep.experiments.runs import Method, run_methods
 pytest.importorskip("matplotlib")
 
 TINY = Scale("tiny", 100, 4.0, 2.0, 2)
-SEES_SGD = hasattr(ss, "stochastic_gradient_descent")
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +237,6 @@ def test_the_report_has_pictures_tables_and_verdicts(folder):
     assert all(0.0 <= float(row["value_ratio"]) <= 1.0 + 1e-12 for row in rows if row["value_ratio"] not in ("", "nan"))
 
 
-@pytest.mark.skipif(not SEES_SGD, reason="stochastic_gradient_descent is not here yet")
 def test_figures_of_sgd(tmp_path):
     cases = run_figure(FIGURES[8], TINY, tmp_path)
     assert len(cases) == 4

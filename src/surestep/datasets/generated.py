@@ -45,7 +45,8 @@ def make_bag_of_words(
     lengths = rng.poisson(n_words, n_samples) + 1
     columns = rng.choice(n_features, lengths.sum(), p=p / p.sum())
     rows = np.repeat(np.arange(n_samples), lengths)
-    X = scipy.sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(n_samples, n_features))
+    entries = np.ones(rows.size), (rows.astype(np.int32), columns.astype(np.int32))  # what scikit-learn accepts
+    X = scipy.sparse.csr_array(entries, shape=(n_samples, n_features))
     X.sum_duplicates()
     rule = np.where(rng.random(n_features) < 0.05, rng.normal(size=n_features), 0.0)
     score = X @ rule

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +29,8 @@ class Study:
 
 
 def studies(scale: Scale, watch: Watch = unwatched) -> list[Study]:
-    """Run them all; those whose solver this version of surestep does not have are left out."""
-    makers: list[Callable[[Scale, Watch], Study]] = [tighter_bounds, microsecond_step, fast_solver]
-    if hasattr(ss, "stochastic_gradient_descent"):
-        makers.append(weighted_sgd)
-    return [make(scale, watch) for make in makers]
+    """Run them all."""
+    return [make(scale, watch) for make in (tighter_bounds, microsecond_step, fast_solver, weighted_sgd)]
 
 
 def _lasso(scale: Scale, part: float) -> tuple[ss.Problem, str]:

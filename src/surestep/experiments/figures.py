@@ -83,11 +83,6 @@ class Figure:
         """Whether it is one of SGD."""
         return self.solver == "stochastic_gradient_descent"
 
-    @property
-    def is_here(self) -> bool:
-        """Whether this version of surestep has the solver."""
-        return hasattr(ss, self.solver)
-
 
 def _descent(sampling: str, step: str = "adaptive", name: str | None = None) -> Method:
     """Coordinate descent as in the paper: one L for all coordinates, bounds from 0 and infinity by Cauchy-Schwarz."""

@@ -47,11 +47,8 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     cases: list[Case] = []
     sections, beyond = [], []
-    missing = [number for number in numbers if not FIGURES[number].is_here]
     try:
         for number in numbers:
-            if number in missing:
-                continue
             figure_cases = run_figure(FIGURES[number], scale, folder, watch)
             write_table(figure_cases, folder / f"figure-{number}.csv")
             cases += figure_cases
@@ -60,11 +57,11 @@ def write_report(
             beyond = [_study(study, folder) for study in studies(scale, watch)]
     finally:
         path = folder / "report.html"
-        path.write_text(_page(scale, cases, missing, sections, beyond), encoding="utf-8")
+        path.write_text(_page(scale, cases, sections, beyond), encoding="utf-8")
     return path
 
 
-def _page(scale: Scale, cases: list[Case], missing: list[int], sections: list[str], beyond: list[str]) -> str:
+def _page(scale: Scale, cases: list[Case], sections: list[str], beyond: list[str]) -> str:
     data = sorted({f"{case.panel.data}: {case.data}" for case in cases})
     answers = findings(cases)
     parts = [
@@ -80,7 +77,6 @@ def _page(scale: Scale, cases: list[Case], missing: list[int], sections: list[st
             if cases
             else "No figure is complete yet: run the same command again, and it goes on where it stopped."
         ),
-        *([page.paragraph(f"Not in this version, for want of SGD: figures {missing}.")] if missing else []),
         _navigation(cases, bool(answers), bool(beyond)),
     ]
     if answers:
