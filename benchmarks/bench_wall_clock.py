@@ -70,8 +70,8 @@ def optimum(problem: ss.Problem) -> float:
 def report(problem: ss.Problem, name: str) -> None:
     start, best = problem.objective(np.zeros(problem.n_coordinates)), optimum(problem)
     for smoothness in FIXED:
-        # A look at the objective flushes the caches: not too often, where steps are short.
-        every = 1000 if smoothness == "coordinate" else 5000
+        # A look at the objective flushes the caches: not too often, where steps are short or coordinates many.
+        every = max(1000 if smoothness == "coordinate" else 5000, problem.n_coordinates // 25)
         print(f"{name}  {problem.regularizer}  L: {smoothness}")
         found = {
             method: measure(problem, best, start, every, **options)
