@@ -252,9 +252,9 @@ def test_powers_of_two_change_nothing_but_the_units(box, exponent, smoothness_ex
     )
     np.testing.assert_allclose(t.probabilities, s.probabilities, rtol=32 * EPS)
     assert np.ldexp(t.value, -2 * smoothness_exponent) == pytest.approx(s.value, rel=32 * EPS)
-    if lower.any():
-        # At the end of an interval of levels that all give this p, the level is found less exactly than p and value.
-        np.testing.assert_allclose(np.ldexp(t.worst_case, -exponent), s.worst_case, rtol=512 * EPS)
+    # Where no coordinate is at a bound, a whole interval of levels gives this p: the worst case is not determined.
+    if lower.any() and np.any(np.abs(s.worst_case / np.sqrt(smoothness) - s.level) > 1e-9 * s.level):
+        np.testing.assert_allclose(np.ldexp(t.worst_case, -exponent), s.worst_case, rtol=32 * EPS)
 
 
 @given(boxes(), magnitudes(1e-3, 1e3), magnitudes(1e-3, 1e3))
