@@ -12,6 +12,7 @@ from hypothesis import given, settings
 import surestep as ss
 from plain import uncompiled
 from reference import quotient, vertices
+from surestep.bounds import blocks
 from surestep.bounds.blocks import (
     BUDGET,
     ENDED,
@@ -28,6 +29,7 @@ from surestep.bounds.blocks import (
     _mass,
     _worst_case,
     begin_block,
+    knows_bounds,
 )
 from surestep.bounds.tracker import Point
 from surestep.losses import Squared
@@ -41,8 +43,16 @@ ZOO = dict(problems())
 
 @pytest.fixture(autouse=True)
 def _even_few(monkeypatch):
-    """Blocks on problems of any size."""
+    """Blocks on problems of any size: cheap to start, with bounds for nothing."""
     monkeypatch.setattr(coordinate, "_FEW", 0)
+    monkeypatch.setattr(coordinate, "_STEP", 1e4)
+    monkeypatch.setattr(blocks, "_BOUNDS", 0.0)
+
+
+@pytest.fixture
+def _always_bounds(monkeypatch):
+    """Even where they tell little, as on small problems."""
+    monkeypatch.setattr(blocks, "_promise_without_bounds", lambda *arguments: 0.0)
 
 
 @pytest.fixture
@@ -56,6 +66,9 @@ def make_method(problem, step="adaptive", smoothness="coordinate", seed=0):
         problem, "safe", step, "snapshot", smoothness, np.zeros(problem.n_coordinates), seed, blocks=True
     )
     assert isinstance(method.sampler, Blocks)
+    method._refresh()
+    assert not knows_bounds(method.sampler)
+    method._steps(8)
     return method
 
 
@@ -68,7 +81,7 @@ def sampling(method):
 def check(method):
     """The true c is within the bounds, and no c within the bounds is worse for p than the worst case that is told."""
     table, totals, active = method.sampler.table, method.sampler.totals, method.active
-    if totals[ENDED] == 1.0:
+    if totals[ENDED] == 1.0 or not knows_bounds(method.sampler):
         return False
     lower, upper, weight = table[active, LOWER], table[active, UPPER], table[active, WEIGHT]
     c = method.problem.optimality(method.x)[active] * table[active, SCALE]
@@ -97,10 +110,10 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("_always_bounds")
 @pytest.mark.parametrize(("name", "smoothness"), CASES)
 @pytest.mark.parametrize("step", ["adaptive", "exact"])
-def test_bounds_and_worst_case_hold_after_every_step_of_a_block(name, smoothness, step, plain_python, monkeypatch):
-    monkeypatch.setattr(coordinate, "_STEP", 1e4)  # a new block is cheap, so that its budget may be small
+def test_bounds_and_worst_case_hold_after_every_step_of_a_block(name, smoothness, step, plain_python):
     method = make_method(ZOO[name], step, smoothness)
     n_checked, knew = 0, False
     for k in range(150):
@@ -152,14 +165,16 @@ def in_the_middle_of_a_block(problem):
                 break
         table = method.sampler.table
         changed = table[:, MASS] < table[:, PROPOSED]
-        if changed.any() and method.sampler.totals[BUDGET] < np.inf and method.sampler.totals[ENDED] == 0.0:
+        if changed.any() and knows_bounds(method.sampler) and method.sampler.totals[ENDED] == 0.0:
             return method
 
 
+@pytest.mark.usefixtures("_always_bounds")
 def test_a_block_begins_with_the_safe_sampling_of_its_bounds():
     method = make_method(ZOO["squared-l1-sample_weight"], "exact")
     for _ in range(4):
         method._refresh()
+        assert knows_bounds(method.sampler)
         table = method.sampler.table
         safe = ss.safe_sampling(table[:, LOWER], table[:, UPPER], table[:, WEIGHT])
         p, worst = sampling(method)
@@ -168,6 +183,7 @@ def test_a_block_begins_with_the_safe_sampling_of_its_bounds():
         method._steps(3)
 
 
+@pytest.mark.usefixtures("_always_bounds")
 def test_draws_have_the_probabilities_that_are_told():
     method = in_the_middle_of_a_block(ZOO["squared-none-dense"])
     p, worst = sampling(method)
@@ -182,10 +198,9 @@ def test_draws_have_the_probabilities_that_are_told():
     assert scipy.stats.chisquare(counts[drawn], n_draws * p[drawn]).pvalue > 1e-4
 
 
+@pytest.mark.usefixtures("_always_bounds")
 def test_a_block_ends_when_r_has_gone_too_far():
     method = make_method(ZOO["squared-l1-sample_weight"], "exact")
-    method._refresh()
-    method._steps(8)
     method._refresh()
     method.sampler.totals[BUDGET] = 0.0
     assert method._steps(50) == OVER
@@ -238,8 +253,8 @@ def test_blocks_are_the_choice_of_auto_and_of_those_who_ask(monkeypatch):
     monkeypatch.undo()
     problem, zero = wide_problem(), np.zeros(400)
 
-    def uses_blocks(bounds, blocks):
-        method = CoordinateDescent(problem, "safe", "exact", bounds, "coordinate", zero.copy(), 0, blocks)
+    def uses_blocks(bounds, in_blocks):
+        method = CoordinateDescent(problem, "safe", "exact", bounds, "coordinate", zero.copy(), 0, in_blocks)
         return isinstance(method.sampler, Blocks)
 
     assert uses_blocks("snapshot", True)
@@ -250,17 +265,70 @@ def test_blocks_are_the_choice_of_auto_and_of_those_who_ask(monkeypatch):
         ss.coordinate_descent(problem, blocks="yes")
 
 
+@pytest.mark.usefixtures("_always_bounds")
 def test_a_longer_block_needs_a_larger_budget_and_the_cheaper_start_the_shorter_block():
     method = make_method(ZOO["squared-l1-sample_weight"], "exact")
-    method._refresh()
-    method._steps(16)
     lengths = []
-    for unit in (1.0, 1000.0):
-        point = last_point(method)
-        reached = np.array([1e-3, np.inf])
-        lengths.append(begin_block(method.sampler, method.tracker, method.problem.penalty, point, reached, 10, unit))
+    for start in (1.0, 1000.0):
+        point, reached, costs = last_point(method), np.array([1e-3, np.inf]), np.ones(method.x.size)
+        penalty = method.problem.penalty
+        lengths.append(begin_block(method.sampler, method.tracker, penalty, point, reached, 10, start, costs))
         assert method.sampler.totals[BUDGET] == pytest.approx(1.2e-3 * np.sqrt(lengths[-1] / 10), rel=0.5)
     assert lengths[0] < lengths[1]
+
+
+def test_no_bounds_where_those_who_may_move_cost_too_much(monkeypatch):
+    """Bounds that leave only columns a thousand times as long as others are not worth having."""
+    method = make_method(ZOO["squared-l1-sparse"], "exact")
+    arguments = method.sampler, method.tracker, method.problem.penalty, last_point(method)
+    costs = np.ones(method.x.size)
+    begin_block(*arguments, np.array([1e-6, np.inf]), 10, 1.0, costs)
+    assert knows_bounds(method.sampler)
+    may_move = method.sampler.table[:, UPPER] > 0.0
+    assert 0 < may_move.sum() < may_move.size
+    begin_block(*arguments, np.array([1e-6, np.inf]), 10, 1.0, np.where(may_move, 1000.0, 1.0))
+    assert knows_bounds(method.sampler)  # the fixed sampling draws them too
+    monkeypatch.setattr(blocks, "_BOUNDS", 1e6)
+    begin_block(*arguments, np.array([1e-6, np.inf]), 10, 1.0, costs)
+    assert not knows_bounds(method.sampler)
+
+
+def test_without_bounds_steps_are_those_of_the_fixed_sampling(monkeypatch):
+    monkeypatch.setattr(blocks, "_BOUNDS", np.inf)
+    problem = wide_problem()
+    for step, smoothness in (("exact", "coordinate"), ("adaptive", "constant")):
+        options = {"step": step, "smoothness": smoothness, "max_epochs": 30, "tol": 1e-15, "random_state": 3}
+        sampling = "importance" if smoothness == "coordinate" else "uniform"
+        fixed = ss.coordinate_descent(problem, sampling=sampling, **options)
+        safe = ss.coordinate_descent(problem, bounds="snapshot", blocks=True, **options)
+        np.testing.assert_allclose(safe.coef, fixed.coef, rtol=1e-9, atol=1e-12)
+        assert safe.trace.last["value_ratio"] == pytest.approx(1.0)
+        assert safe.trace.last["still"] == 0.0
+
+
+def test_auto_takes_the_units_that_gain_more_for_their_money():
+    """A heavy column that costs a lot and gains nothing any more: p ~ L would go on drawing it."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((300, 40), density=0.05, rng=rng, format="lil")
+    X[:, 0] = 30.0
+    problem = ss.Problem(X.tocsc(), rng.standard_normal(300), regularizer=ss.L1(1e-3))
+    method = make_method(problem, "exact", "auto")
+    method.state.x[:] = ss.minimize(problem, tol=1e-10).coef
+    method.state.x[5] += 1.0
+    assert method.smoothness[0] == problem.smoothness[0]
+    method._refresh()
+    assert (method.smoothness[problem.smoothness > 0.0] == 1.0).all()
+    method._steps(200)
+    method.state.x[5], method.state.x[0] = ss.minimize(problem, tol=1e-10).coef[5], 1.0
+    method._refresh()
+    assert method.smoothness[0] == problem.smoothness[0]
+
+
+def test_runs_go_on_at_the_limit_of_precision():
+    """Where nothing moves any more blocks are neither of a single step nor of proposals in vain."""
+    problem = wide_problem()
+    result = ss.coordinate_descent(problem, bounds="snapshot", blocks=True, step="exact", tol=1e-16, max_epochs=3000)
+    assert result.gap <= 1e-14 * problem.objective(np.zeros(problem.n_coordinates))
 
 
 def last_point(method):

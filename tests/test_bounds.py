@@ -100,13 +100,17 @@ def trackers(problem):
     quadratic = isinstance(problem.loss, Squared)
     swift = {} if quadratic else following
     for one_sided in (False, True) if problem.design.nonnegative else (False,):
-        prefix, sizes = "one-sided " * one_sided, (norms, absolute_sums(problem.columns), problem.n_samples)
-        options = {"one_sided": one_sided, "sparse": problem.design.is_sparse}
+        prefix, absolute = "one-sided " * one_sided, absolute_sums(problem.columns)
+        sparse = problem.design.is_sparse or not quadratic
         swift[prefix + "path"] = start_path(norms, one_sided)
-        swift[prefix + "snapshot"] = start_snapshot(*sizes, **options, quadratic=quadratic)
+        swift[prefix + "snapshot"] = start_snapshot(
+            norms, absolute if sparse else None, problem.n_samples, one_sided, quadratic
+        )
         if quadratic:
             following[prefix + "entrywise path"] = start_path(norms, one_sided)
-            following[prefix + "entrywise snapshot"] = start_snapshot(*sizes, **options, quadratic=False)
+            following[prefix + "entrywise snapshot"] = start_snapshot(
+                norms, absolute, problem.n_samples, one_sided, quadratic=False
+            )
     if quadratic:
         room = np.zeros((n, n)), np.zeros(n, bool), np.empty(problem.n_samples)
         swift["gram"] = Gram(np.zeros(n), norms, np.zeros(2), problem.columns, problem.weights, *room)

@@ -251,6 +251,15 @@ def product(lines: Any, x: Any, out: Any) -> None:
             add(lines, j, x[j], out)
 
 
+@jit
+def _any_negative(values: Any) -> bool:
+    """Whether one is; where there are any it is mostly an early one that tells."""
+    for value in values:  # noqa: SIM110  Numba has no generator expressions
+        if value < 0.0:
+            return True
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """The matrix X of shape (n_samples, n_features), read-only; made by :meth:`Design.of`.
@@ -309,7 +318,16 @@ class Design:
     @cached_property
     def nonnegative(self) -> bool:
         """Whether no entry is negative: then the columns have no negative inner products."""
-        return bool(np.min(self._lines.values, initial=0.0) >= 0.0)
+        return not _any_negative(self._lines.values.ravel())
+
+    @cached_property
+    def row_lengths(self) -> Array:
+        """Number of stored entries of every row."""
+        if isinstance(self._lines, Dense):
+            return np.full(self.n_samples, self.n_features)
+        if self._by_column:
+            return np.bincount(self._lines.indices, minlength=self.n_samples)
+        return np.diff(self._lines.starts).astype(np.int64)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -44,15 +44,16 @@ KEEP, OTHER, PROPOSED, MASS, LOWER, UPPER, WEIGHT, SCALE = 0, 1, 2, 3, 4, 5, 6, 
 LEVEL, TOTAL, PHI, SQUARES, START, BUDGET, LARGEST_BUDGET, ROUNDING, ENDED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 # A block is over when so little of its sampling is left: rejected proposals would then take longer than a new block.
-_LEAST_LEFT = 1e-3
+_LEAST_LEFT = 0.02
 _REJECTIONS = 100_000
 
-# Lengths of a block that are looked into, in units of the steps that take as long as starting one.
-_LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+# Lengths of a block that are looked into, in units of the steps that take as long as starting one; and that of a
+# stretch without bounds, where they would tell too little: they may be worth something later.
+_LENGTHS = (1.0, 4.0, 16.0, 64.0)
+_LENGTH_WITHOUT_BOUNDS = 16.0
 
-# A block without a budget, where bounds would tell nothing, is no longer than this: they may be worth something later.
-_LENGTH_WITHOUT_BUDGET = 16.0
-_CHEAPER_WITHOUT_BUDGET = 1.1
+# What keeping bounds adds to the cost of a step, in units of the time that one entry of a column takes (measured).
+_BOUNDS = 400.0
 
 # Following the largest entry of r pays if it makes the value so much better.
 _WORTH_FOLLOWING = 1.05
@@ -69,10 +70,16 @@ class Blocks(NamedTuple):
 
 
 def make_blocks(smoothness: Array, scale: Array) -> Blocks:
-    """Make room; the first block is due before the first step. Coordinates with L_i = 0 are never drawn."""
-    table = np.zeros((smoothness.size, 8))
+    """Make room; nothing is known yet. Coordinates with L_i = 0 are never drawn."""
+    table, totals = np.zeros((smoothness.size, 8)), np.zeros(9)
     table[:, WEIGHT], table[:, SCALE] = smoothness, scale
-    return Blocks(table, np.zeros(9))
+    totals[BUDGET] = np.inf
+    return Blocks(table, totals)
+
+
+def knows_bounds(sampler: Blocks) -> bool:
+    """Whether there is anything to draw from; else p ~ L, the best without bounds."""
+    return bool(sampler.totals[BUDGET] < np.inf)
 
 
 @looks_at_bounds.register(Blocks)
@@ -132,8 +139,6 @@ def _(sampler, tracker, penalty, j, x, step):
     totals, table = sampler.totals, sampler.table
     distance, largest = tracker.totals[DISTANCE], tracker.totals[LARGEST]
     totals[ROUNDING] += step.rounding
-    if totals[BUDGET] == np.inf:
-        return
     if distance > totals[BUDGET] or largest > totals[LARGEST_BUDGET]:
         totals[ENDED] = 1.0
         return
@@ -155,80 +160,124 @@ def _(sampler, tracker, penalty, j, x, step):
 
 
 @jit
-def _inflate(sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, distance: float, largest: float) -> None:
+def _inflate(
+    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array, lower: Array, upper: Array
+) -> None:
     """Write bounds that hold as long as r is within the given distances from the snapshot."""
     table = sampler.table
     for j in range(point.x.size):
-        table[j, LOWER] = table[j, UPPER] = 0.0
+        lower[j] = upper[j] = 0.0
         if table[j, WEIGHT] > 0.0:
             gradient = point.gradient[j]
-            radius = radius_within(tracker, j, distance, largest, point.rounding) + 8.0 * EPS * abs(gradient)
-            lower, upper = magnitude_bounds(penalty, j, point.x[j], gradient - radius, gradient + radius)
-            table[j, LOWER], table[j, UPPER] = lower * table[j, SCALE], upper * table[j, SCALE]
+            radius = radius_within(tracker, j, budget[0], budget[1], point.rounding) + 8.0 * EPS * abs(gradient)
+            low, high = magnitude_bounds(penalty, j, point.x[j], gradient - radius, gradient + radius)
+            lower[j], upper[j] = low * table[j, SCALE], high * table[j, SCALE]
 
 
-def _solve(
-    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array
-) -> tuple[NDArray[np.int64], Solution | None]:
-    """Return the coordinates that may move within a budget, and the safe sampling of their inflated bounds."""
-    _inflate(sampler, tracker, penalty, point, budget[0], budget[1])
-    may_move = np.flatnonzero(sampler.table[:, UPPER] > 0.0)
-    if may_move.size == 0:
-        return may_move, None
-    return may_move, solve(*(sampler.table[may_move, column] for column in (LOWER, UPPER, WEIGHT)))
+class _Plan(NamedTuple):
+    """The safe sampling of the bounds within a budget: of the coordinates that may move, if there are any."""
+
+    budget: Array
+    lower: Array
+    upper: Array
+    may_move: NDArray[np.int64]
+    solution: Solution | None
+
+    def promise(self, n_steps: float, start: float, costs: Array) -> float:
+        """Progress for the money, 1 / v per step, of a block of that many steps."""
+        if self.solution is None:
+            return np.inf
+        per_step = float(self.solution.probabilities @ costs[self.may_move]) + _BOUNDS
+        return 1.0 / (self.solution.value * (start / n_steps + per_step))
+
+
+def _promise_without_bounds(total: float, per_step: float) -> float:
+    """Progress for the money of the fixed sampling, as if it went on for as long as the longest block."""
+    return 1.0 / (total * (1.0 / _LENGTHS[-1] + 1.0) * per_step)
+
+
+def _plan(sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array) -> _Plan:
+    lower, upper = np.empty((2, point.x.size))
+    _inflate(sampler, tracker, penalty, point, budget, lower, upper)
+    may_move = np.flatnonzero(upper)
+    solution = None
+    if may_move.size:
+        solution = solve(lower[may_move], upper[may_move], sampler.table[may_move, WEIGHT])
+    return _Plan(budget, lower, upper, may_move, solution)
 
 
 def begin_block(
-    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, reached: Array, steps: int, unit: float
+    sampler: Blocks,
+    tracker: Snapshot,
+    penalty: Any,
+    point: Point,
+    reached: Array,
+    steps: int,
+    start: float,
+    costs: Array,
 ) -> int:
     """Begin a block at the snapshot that the tracker has just taken; return how many steps it is to last.
 
-    The last block got as far as ``reached`` in ``steps``; starting a block costs as much as ``unit`` steps. Longer
-    blocks need larger budgets and so know less; shorter ones spend more on starting. The length is taken that promises
-    the most progress for the money, 1 / v per step. Before the first block nothing is expected: it has no budget.
+    Before, r got as far as ``reached`` in ``steps``; starting a block costs ``start``, and a step ``costs``. Longer
+    blocks need larger budgets and so know less; shorter ones spend more on starting; and those who may move may have
+    longer columns than others. The block is taken that promises the most progress for the money, or none, if steps
+    without bounds promise more; see `knows_bounds`.
     """
-    budget, length = np.full(2, np.inf), unit
-    if steps > 0:
-        # Without a budget the sampling is fixed, and steps are cheaper because there are no bounds to keep.
-        length = _LENGTH_WITHOUT_BUDGET * unit
-        best = _CHEAPER_WITHOUT_BUDGET / (sampler.table[:, WEIGHT].sum() * (1.0 + 1.0 / _LENGTH_WITHOUT_BUDGET))
-        for multiple in _LENGTHS:
-            trial = _MARGIN * reached * np.sqrt(multiple * unit / steps)
-            _, solution = _solve(sampler, tracker, penalty, point, trial)
-            promise = np.inf if solution is None else 1.0 / (solution.value * (1.0 + 1.0 / multiple))
-            if promise > best:
-                best, budget, length = promise, trial, multiple * unit
-        if tracker.residual.size > 0 and budget[0] < np.inf:
-            # Following the largest entry makes every step dearer: is it worth that?
-            without = np.array([budget[0], np.inf])
-            _, solution = _solve(sampler, tracker, penalty, point, without)
-            multiple = length / unit
-            if solution is None or 1.0 / (solution.value * (1.0 + 1.0 / multiple)) >= best / _WORTH_FOLLOWING:
-                budget = without
-    follow_largest(tracker, budget[1] < np.inf)
-    may_move, solution = _solve(sampler, tracker, penalty, point, budget)
     table, totals = sampler.table, sampler.totals
+    total = float(table[:, WEIGHT].sum())
+    per_step = float(table[:, WEIGHT] @ costs) / total
+    unit = start / per_step
+    length, plan = _LENGTH_WITHOUT_BOUNDS * unit, None
+    best = _promise_without_bounds(total, per_step)
+    for multiple in _LENGTHS:
+        trial = _plan(sampler, tracker, penalty, point, _MARGIN * reached * np.sqrt(multiple * unit / steps))
+        promise = trial.promise(multiple * unit, start, costs)
+        if promise > best:
+            best, length, plan = promise, multiple * unit, trial
     totals[:] = 0.0
-    totals[BUDGET], totals[LARGEST_BUDGET], totals[ROUNDING] = budget[0], budget[1], point.rounding
-    table[:, PROPOSED] = 0.0
-    if solution is not None:
-        if np.any(table[may_move, LOWER] > 0.0):
-            totals[LEVEL] = np.ldexp(solution.level, solution.level_exponent)
-        mass = solution.value * (totals[LEVEL] if totals[LEVEL] > 0.0 else 1.0)
-        totals[TOTAL] = totals[START] = mass
-        totals[SQUARES] = table[:, LOWER] @ table[:, LOWER]
-        table[:, MASS] = 0.0
-        table[may_move, MASS] = solution.probabilities * mass
-        lower, upper = table[:, LOWER].copy(), table[:, UPPER].copy()
-        # After a visit bounds are up to twice the budget wide, and may allow more than now: that must be proposed too.
-        _inflate(sampler, tracker, penalty, point, 2.0 * budget[0], 2.0 * budget[1])
-        free = np.sqrt(table[may_move, WEIGHT]) * np.minimum(
-            np.sqrt(table[may_move, WEIGHT]) * totals[LEVEL], table[may_move, UPPER]
-        )
-        table[may_move, PROPOSED] = np.maximum(table[may_move, MASS], free)
-        table[:, LOWER], table[:, UPPER] = lower, upper
-        keep = table[:, PROPOSED] * (table.shape[0] / table[:, PROPOSED].sum())
-        other = np.arange(table.shape[0])
-        fill_alias(keep, other)
-        table[:, KEEP], table[:, OTHER] = keep, other
+    totals[BUDGET] = np.inf
+    if plan is None:
+        return max(int(length), 1)
+    if tracker.residual.size > 0:
+        # Following the largest entry makes every step dearer: is it worth that?
+        without = _plan(sampler, tracker, penalty, point, np.array([plan.budget[0], np.inf]))
+        if without.promise(length, start, costs) >= best / _WORTH_FOLLOWING:
+            plan = without
+    follow_largest(tracker, plan.budget[1] < np.inf)
+    totals[BUDGET], totals[LARGEST_BUDGET], totals[ROUNDING] = *plan.budget, point.rounding
+    table[:, LOWER], table[:, UPPER] = plan.lower, plan.upper
+    if plan.solution is not None:
+        _fill_table(sampler, tracker, penalty, point, plan.budget, plan.may_move, plan.solution)
     return max(int(length), 1)
+
+
+def _fill_table(
+    sampler: Blocks,
+    tracker: Snapshot,
+    penalty: Any,
+    point: Point,
+    budget: Array,
+    may_move: NDArray[np.int64],
+    solution: Solution,
+) -> None:
+    """Write the sampling of a block, and the alias table of what it may propose."""
+    table, totals = sampler.table, sampler.totals
+    n = table.shape[0]
+    if np.any(table[:, LOWER]):
+        totals[LEVEL] = np.ldexp(solution.level, solution.level_exponent)
+    totals[TOTAL] = totals[START] = solution.value * (totals[LEVEL] if totals[LEVEL] > 0.0 else 1.0)
+    totals[SQUARES] = table[:, LOWER] @ table[:, LOWER]
+    mass = np.zeros(n)
+    mass[may_move] = solution.probabilities * totals[TOTAL]
+    # After a visit bounds are up to twice the budget wide, and may allow more than now: that must be proposed too.
+    lower, upper = np.empty((2, n))
+    _inflate(sampler, tracker, penalty, point, 2.0 * budget, lower, upper)
+    # But no more than as much again, or most proposals would be in vain.
+    roots = np.sqrt(table[:, WEIGHT])
+    more = np.where(mass > 0.0, np.maximum(roots * np.minimum(roots * totals[LEVEL], upper) - mass, 0.0), 0.0)
+    if more.sum() > totals[TOTAL]:
+        more *= totals[TOTAL] / more.sum()
+    proposed = mass + more
+    keep, other = proposed * (n / proposed.sum()), np.arange(n)
+    fill_alias(keep, other)
+    table[:, KEEP], table[:, OTHER], table[:, PROPOSED], table[:, MASS] = keep, other, proposed, mass

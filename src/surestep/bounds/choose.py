@@ -25,32 +25,31 @@ _LARGEST_GRAM = 5000
 # row is first needed, for a pass over the data each: too long to be the choice of "auto".
 _ALL_AT_ONCE = 1000
 
-# With exact bounds a draw looks at all coordinates, 14 ns each where a draw from the index took 11 us (measured on a
-# Lasso of 10,000 words): three times fewer epochs are worth it up to about this many.
+# With exact bounds a draw looks at all coordinates, for so many nanoseconds each. Other steps take this long, and so
+# long for each entry of a dense or of a sparse column (measured). Exact bounds save so many steps, with steps 1 / L_i
+# that go all the way, and with others; and even so they are not for more coordinates than that.
+_LOOK, _STEP, _PER_ENTRY = 14.0, 300.0, (0.7, 3.0)
+_SAVED_BY_EXACT_STEPS, _SAVED = 10.0, 3.0
 _FEW_ENOUGH_TO_SCAN = 2000
 
 
-def make_tracker(bounds: Any, problem: Problem) -> Any:
-    """Return the tracker of that name, or the user's own as it is."""
+def make_tracker(bounds: Any, problem: Problem, exact_steps: bool = True) -> Any:
+    """Return the tracker of that name, or the user's own as it is; "auto" depends on whether steps are 1 / L_i."""
     if isinstance(bounds, tuple):
         return bounds
     if bounds not in NAMES:
         raise ValueError(f"bounds must be one of {', '.join(map(repr, NAMES))} or a tracker, got {bounds!r}")
     if bounds == "auto":
-        bounds = "exact" if _exact_is_cheap(problem) else "snapshot"
+        bounds = "exact" if _exact_is_cheap(problem, exact_steps) else "snapshot"
     # Rounding in the sum behind a norm is at most a relative n_samples * EPS.
     norms = problem.norms * (1.0 + (problem.n_samples + 8) * EPS)
     if bounds == "cauchy-schwarz":
         return start_path(norms, problem.design.nonnegative)
     if bounds == "snapshot":
-        return start_snapshot(
-            norms,
-            absolute_sums(problem.columns),
-            problem.n_samples,
-            one_sided=problem.design.nonnegative,
-            sparse=problem.design.is_sparse,
-            quadratic=isinstance(problem.loss, Squared),
-        )
+        quadratic = isinstance(problem.loss, Squared)
+        # For a quadratic loss and dense columns the largest entry is not followed: it takes time and would tell little.
+        absolute = absolute_sums(problem.columns) if problem.design.is_sparse or not quadratic else None
+        return start_snapshot(norms, absolute, problem.n_samples, problem.design.nonnegative, quadratic)
     n, n_samples = problem.n_coordinates, problem.n_samples
     gradient, totals = np.zeros(n), np.zeros(2)
     if _has_gram(problem):
@@ -78,17 +77,17 @@ def _gram_matrix(problem: Problem) -> NDArray[np.float64]:
     return gram
 
 
-def _exact_is_cheap(problem: Problem) -> bool:
-    """Whether the exact gradient pays: a look at all coordinates for every draw, and no more than that to keep it.
-
-    The index behind the looser bounds draws in a few microseconds; exact ones save some three times the epochs.
-    """
+def _exact_is_cheap(problem: Problem, exact_steps: bool) -> bool:
+    """Whether the exact gradient pays: a look at all coordinates for every draw, and no more than that to keep it."""
+    n, design = problem.n_coordinates, problem.design
     if _has_gram(problem):
-        return problem.n_coordinates <= _ALL_AT_ONCE
-    if problem.n_coordinates > _FEW_ENOUGH_TO_SCAN:
-        return False
-    row_lengths = lengths(problem.design.rows).astype(np.float64)
-    return float(row_lengths @ row_lengths) <= float(problem.n_coordinates) ** 2
+        is_kept_cheaply = n <= _ALL_AT_ONCE
+    else:
+        row_lengths = design.row_lengths.astype(np.float64)
+        is_kept_cheaply = n <= _FEW_ENOUGH_TO_SCAN and float(row_lengths @ row_lengths) <= float(n) ** 2
+    step = _STEP + _PER_ENTRY[design.is_sparse] * design.nnz / n
+    saved = _SAVED_BY_EXACT_STEPS if exact_steps else _SAVED
+    return is_kept_cheaply and step + _LOOK * n <= saved * step
 
 
 @jit

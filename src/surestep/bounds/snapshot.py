@@ -73,17 +73,15 @@ class CurvedSnapshot(Snapshot):
     __slots__ = ()
 
 
-def start_snapshot(
-    norms: Array, absolute: Array, n_samples: int, *, one_sided: bool, sparse: bool, quadratic: bool
-) -> Snapshot:
+def start_snapshot(norms: Array, absolute: Array | None, n_samples: int, one_sided: bool, quadratic: bool) -> Snapshot:
     """Make room; the first `refresh` is due before the first step.
 
-    For a quadratic loss and dense columns the largest entry is not followed: it takes time, and would tell little.
+    Without the absolute sums of the columns the largest entry is not followed.
     """
     seen = np.zeros((norms.size, 8))
-    seen[:, NORM], seen[:, ABSOLUTE] = norms, absolute
+    seen[:, NORM], seen[:, ABSOLUTE] = norms, np.inf if absolute is None else absolute
     kind = Snapshot if quadratic else CurvedSnapshot
-    return kind(seen, np.zeros(0 if quadratic and not sparse else n_samples), np.zeros(7), one_sided)
+    return kind(seen, np.zeros(0 if absolute is None else n_samples), np.zeros(7), one_sided)
 
 
 def follow_largest(tracker: Snapshot, follow: bool) -> None:
@@ -91,10 +89,9 @@ def follow_largest(tracker: Snapshot, follow: bool) -> None:
     tracker.totals[LARGEST] = 0.0 if follow and tracker.residual.size > 0 else np.inf
 
 
-def distances(tracker: Snapshot, r: Array) -> Array:
-    """Return how far r has come from the snapshot, in both norms."""
-    largest = np.max(np.abs(r - tracker.residual)) if tracker.residual.size > 0 else np.inf
-    return np.array([tracker.totals[DISTANCE], largest])
+def forget(tracker: Snapshot) -> None:
+    """Know nothing, until the next refresh."""
+    tracker.totals[[RISE, FALL, DISTANCE, LARGEST]] = np.inf
 
 
 @jit

@@ -228,7 +228,7 @@ CHOICES = {
     help=f"For safe: some of {', '.join(CHOICES['bounds'])}.",
 )
 @click.option(
-    "--smoothness", type=click.Choice(("coordinate", "constant", "unit")), default="coordinate", show_default=True
+    "--smoothness", type=click.Choice(("auto", "coordinate", "constant", "unit")), default="auto", show_default=True
 )
 @click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Seeds for each.")
 @click.option("--max-epochs", type=positive, default=1000.0, show_default=True)

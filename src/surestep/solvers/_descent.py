@@ -219,7 +219,7 @@ def rounding_of(problem: Problem) -> Rounding:
     rounds the entries of z, or of r, that it touches once more. All with a factor of four to spare.
     """
     beta = losses.smoothness(problem.loss)
-    longest, widest = (int(np.max(lengths(lines))) for lines in (problem.columns, problem.design.rows))
+    longest, widest = int(np.max(lengths(problem.columns))), int(np.max(problem.design.row_lengths))
     least = float(np.min(problem.weights, where=problem.weights > 0.0, initial=1.0))
     return Rounding(
         per_distance=4.0 * EPS * (longest + 8),

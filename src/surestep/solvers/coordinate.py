@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surestep.bounds.blocks import Blocks, begin_block, make_blocks
-from surestep.bounds.choose import make_tracker
+from surestep.bounds.blocks import Blocks, begin_block, knows_bounds, make_blocks
+from surestep.bounds.choose import lengths, make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.indexed import Indexed, make_indexed, restart
 from surestep.bounds.path import Path
-from surestep.bounds.snapshot import Snapshot, distances
+from surestep.bounds.snapshot import Snapshot, forget
 from surestep.bounds.tracker import (
+    EPS,
     NoBounds,
     Point,
     fill_intervals,
@@ -36,15 +38,19 @@ Array = NDArray[np.float64]
 
 SAMPLINGS = ("safe", "optimal", "importance", "uniform", "cyclic", "greedy")
 STEPS = ("adaptive", "fixed", "exact")
-CURVATURES = ("coordinate", "constant", "unit")
+UNITS = ("auto", "coordinate", "constant", "unit")
 
 # So few coordinates are looked at one by one in less time than an index takes.
 _FEW = 256
 
 # What a block of steps costs to start, for each coordinate, and what a step costs besides going through its column: in
 # units of the time that one entry of a column takes (measured).
-_START_PER_COORDINATE = 60
-_STEP = 130
+_START_PER_COORDINATE = 150
+_STEP = 200
+
+# The first stretch is without bounds, and so long, in units of the steps that take as long as starting a block: before,
+# nothing is known of how far r gets, and it goes far; and a run that is over soon is better left alone.
+_FIRST = 4.0
 
 
 def coordinate_descent(
@@ -54,7 +60,7 @@ def coordinate_descent(
     step: str = "adaptive",
     bounds: Any = "auto",
     blocks: bool | str = "auto",
-    smoothness: str = "coordinate",
+    smoothness: str = "auto",
     max_epochs: float = 1000,
     tol: float = 1e-6,
     random_state: int | np.random.Generator | None = 0,
@@ -90,12 +96,14 @@ def coordinate_descent(
         How "safe" follows snapshot bounds: False, by solving for the best distribution anew in every step (a few
         microseconds from an index); True, once for a block of steps, for bounds that hold throughout the block, which
         makes a draw as cheap as from a fixed distribution. The length of a block is chosen by what starting one costs
-        and what longer ones would not know. "auto" is True where ``bounds`` is "auto".
-    smoothness : {"coordinate", "constant", "unit"}
+        and what longer ones would not know; where bounds would tell too little for what they cost, at the beginning and
+        later, steps go on without them, from p ~ L_i, for a while. "auto" is True where ``bounds`` is "auto".
+    smoothness : {"auto", "coordinate", "constant", "unit"}
         The L_i that sampling and steps are computed with. "coordinate": that of each coordinate (with its ridge term);
         safe sampling is then never worse than p ~ L_i. "constant": the largest of them for all, as in the paper's
         figures. "unit": 1, after each coordinate has been scaled by sqrt(L_i); safe sampling is then never worse than
-        p = 1/n with steps 1/L_i, often the faster one in seconds where large L_i go with long columns.
+        p = 1/n with steps 1/L_i, often the faster one in seconds where large L_i go with long columns. "auto":
+        "coordinate"; for exact steps in blocks "unit" whenever that gains more for what its columns cost to read.
     max_epochs : float
         An epoch is as many steps as there are coordinates (those of empty columns not counted).
     tol : float
@@ -134,7 +142,7 @@ def coordinate_descent(
     ('CONVERGED', array([0, 1]))
     """
     check_choice("step", step, STEPS)
-    check_choice("smoothness", smoothness, CURVATURES)
+    check_choice("smoothness", smoothness, UNITS)
     if not (isinstance(blocks, bool) or blocks == "auto"):
         raise ValueError(f"blocks must be True, False or 'auto', got {blocks!r}")
     check_run(problem, max_epochs, tol, trace_every)
@@ -163,7 +171,7 @@ class CoordinateDescent:
         sampling: Any,
         step: str,
         bounds: Any,
-        curvature: str,
+        units: str,
         x: Array,
         random_state: int | np.random.Generator | None,
         blocks: bool | str = "auto",
@@ -178,15 +186,10 @@ class CoordinateDescent:
                 x[j] = 0.0
         # A ridge term is smooth: a step can gain c^2 / (2 (L_j + l2_j)).
         self.curvature = np.where(L > 0.0, L + problem.penalty.l2, 0.0)
-        self.smoothness, self.scale = self.curvature, np.where(L > 0.0, 1.0, 0.0)
-        if curvature == "constant":
-            self.smoothness = self.scale * self.curvature.max()
-        elif curvature == "unit":
-            roots = np.sqrt(self.curvature)
-            self.smoothness, self.scale = self.scale, np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0.0)
-        self.total = float(self.smoothness.sum())
+        self._chooses_units = units == "auto" and step == "exact"
+        self._set_units("coordinate" if units == "auto" else units)
         self.rng = np.random.default_rng(random_state)
-        self.tracker = _tracker(sampling, bounds, problem)
+        self.tracker = _tracker(sampling, bounds, problem, step == "exact")
         in_blocks = blocks is True or (blocks == "auto" and bounds == "auto")
         self.sampler, fixed_value = self._make_sampler(sampling, in_blocks)
         self.rule = Rule(step == "exact", fixed_value if step == "fixed" else 0.0)
@@ -197,7 +200,20 @@ class CoordinateDescent:
         self._epochs = 0.0
         self._chunk, self._next_refresh = 64, 0
         self._mean_value = np.nan
-        self._block = 0, 0.0  # steps, and entries gone through, when the present block began
+        if isinstance(self.sampler, Blocks):
+            self._lengths = lengths(problem.columns).astype(np.float64)
+            self._block = 0, self.state.r.copy()  # steps, and r, when the present block began
+
+    def _set_units(self, units: str) -> None:
+        """Set the L_i that sampling and steps are computed with, and the scale of the gradient entries; see above."""
+        active = np.where(self.curvature > 0.0, 1.0, 0.0)
+        self.smoothness, self.scale = self.curvature, active
+        if units == "constant":
+            self.smoothness = active * self.curvature.max()
+        elif units == "unit":
+            roots = np.sqrt(self.curvature)
+            self.smoothness, self.scale = active, np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0.0)
+        self.total = float(self.smoothness.sum())
 
     def _make_sampler(self, sampling: Any, in_blocks: bool) -> tuple[Any, float]:
         """Return the sampler and the v of its fixed steps."""
@@ -207,6 +223,7 @@ class CoordinateDescent:
             return sampling, total
         check_choice("sampling", sampling, SAMPLINGS)
         if sampling == "safe" and n > _FEW and isinstance(tracker, Snapshot) and in_blocks:
+            self._without_bounds = make_fixed(L / total, total)
             return make_blocks(L, self.scale), total
         if sampling == "safe" and n > _FEW and isinstance(tracker, Path | Snapshot):
             return make_indexed(L, tracker.norms, self.scale), total
@@ -267,15 +284,17 @@ class CoordinateDescent:
 
     def _steps(self, n_steps: int) -> int:
         """Run the kernel; in pieces of about a tenth of a second, so that Ctrl-C is heard."""
-        problem = self.problem
+        problem, tracker, sampler = self.problem, self.tracker, self.sampler
+        if isinstance(sampler, Blocks) and not knows_bounds(sampler):
+            tracker, sampler = NoBounds(), self._without_bounds
         begin = time.perf_counter()
         said: int = descend(
             problem.columns,
             problem.loss,
             problem.penalty,
             Data(problem.y, problem.weights, problem.smoothness, problem.norms, self.curvature, self.scale),
-            self.tracker,
-            self.sampler,
+            tracker,
+            sampler,
             self.rule,
             self.rounding,
             self.state,
@@ -291,6 +310,11 @@ class CoordinateDescent:
         if isinstance(self.tracker, NoBounds) or (self.n_steps > 0 and not needs_gradient(self.tracker)):
             self._next_refresh = self.n_steps + self.active.size
             return
+        if isinstance(self.sampler, Blocks) and self.n_steps == 0:
+            forget(self.tracker)
+            per_step = float(self._without_bounds.probabilities @ self._costs(np.False_))
+            self._next_refresh = max(int(_FIRST * self._start_of_block() / per_step), 1)
+            return
         state, problem = self.state, self.problem
         state.z[:] = problem.predictor(state.x)
         u = np.where(problem.weights > 0.0, problem.derivative(state.z), 0.0)
@@ -302,26 +326,60 @@ class CoordinateDescent:
             moved = float(np.abs(state.x) @ problem.norms)
         rounding = self.rounding.per_distance * norm + self.rounding.per_move * moved
         point = Point(state.x, state.r, gradient, norm, rounding)
+        refresh(self.tracker, point)
         n_steps = self.active.size
         if isinstance(self.sampler, Blocks):
-            reached = distances(self.tracker, state.r)
-            refresh(self.tracker, point)
-            n_steps = self._begin_block(reached, point)
-        else:
-            refresh(self.tracker, point)
-            if isinstance(self.sampler, Indexed):
-                restart(self.sampler, self.tracker, problem.penalty, point)
+            n_steps = self._begin_block(point)
+        elif isinstance(self.sampler, Indexed):
+            restart(self.sampler, self.tracker, problem.penalty, point)
         self._next_refresh = self.n_steps + n_steps
 
-    def _begin_block(self, reached: Array, point: Point) -> int:
+    def _begin_block(self, point: Point) -> int:
         """Begin a block, and return how many steps it is to last; counts decide, not clocks, so that runs repeat."""
-        steps, entries = self.n_steps - self._block[0], self.state.sums[2] - self._block[1]
-        self._block = self.n_steps, self.state.sums[2]
         problem = self.problem
-        # Before the first block: as many entries as those of a column on average, three times, as each step moves.
-        per_step = _STEP + (entries / steps if steps > 0 else 3.0 * problem.design.nnz / self.active.size)
-        unit = (problem.design.nnz + _START_PER_COORDINATE * problem.n_coordinates) / per_step
-        return begin_block(self.sampler, self.tracker, problem.penalty, point, reached, steps, unit)
+        (began, before), self._block = self._block, (self.n_steps, point.r.copy())
+        change, weights = np.abs(point.r - before), problem.weights
+        distance = math.sqrt(np.sum(np.divide(change**2, weights, out=np.zeros_like(change), where=weights > 0.0)))
+        largest = np.max(change) if self.tracker.residual.size > 0 else np.inf
+        # Squares of distances are followed: those that are shorter drown in rounding.
+        least = 4.0 * math.sqrt(EPS)
+        reached = np.maximum([distance, largest], [least * point.norm, least * np.max(np.abs(point.r))])
+        c = self.state.upper
+        fill_magnitudes(self.tracker, problem.penalty, np.ones_like(c), point.x, self.state.lower, c)
+        costs = self._costs((point.x != 0.0) | (c > 0.0))
+        if self._chooses_units:
+            self._choose_units(c, costs)
+        n_steps = begin_block(
+            self.sampler,
+            self.tracker,
+            problem.penalty,
+            point,
+            reached,
+            max(self.n_steps - began, 1),
+            self._start_of_block(),
+            costs,
+        )
+        if not knows_bounds(self.sampler):
+            forget(self.tracker)
+        return n_steps
+
+    def _choose_units(self, c: Array, costs: Array) -> None:
+        """Take the units whose fixed sampling, p ~ L or p = 1/n, gains more, sum p_i c_i^2 / L_i, for its cost."""
+        c, L, costs = c[self.active], self.curvature[self.active], costs[self.active]
+        by_smoothness, evenly = float(c @ c) / float(L @ costs), float(c @ (c / L)) / float(np.sum(costs))
+        before = self.total
+        self._set_units("coordinate" if by_smoothness > evenly else "unit")
+        if self.total != before:
+            self.state.sums[1] *= self.total / before  # values so far, in the new units
+            self.sampler, _ = self._make_sampler("safe", in_blocks=True)
+
+    def _start_of_block(self) -> float:
+        """What starting a block costs."""
+        return self.problem.design.nnz + _START_PER_COORDINATE * self.problem.n_coordinates
+
+    def _costs(self, moves: NDArray[np.bool_] | np.bool_) -> Array:
+        """What a step on each coordinate costs: a walk along its column, and another one if it moves."""
+        return np.asarray(_STEP + self._lengths * (1.0 + moves))
 
     def _check_bounds(self) -> None:
         gradient = self.problem.gradient(self.state.x)
@@ -336,7 +394,7 @@ class CoordinateDescent:
             )
 
 
-def _tracker(sampling: Any, bounds: Any, problem: Problem) -> Any:
+def _tracker(sampling: Any, bounds: Any, problem: Problem, exact_steps: bool) -> Any:
     if sampling in ("optimal", "greedy"):
         tracker = make_tracker("exact" if bounds == "auto" else bounds, problem)
         if bounds not in ("auto", "exact") and not isinstance(tracker, Cooccurrence | Gram):
@@ -344,4 +402,4 @@ def _tracker(sampling: Any, bounds: Any, problem: Problem) -> Any:
         return tracker
     if bounds == "auto" and sampling in SAMPLINGS and sampling != "safe":
         return NoBounds()
-    return make_tracker(bounds, problem)
+    return make_tracker(bounds, problem, exact_steps)
