@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.choose import lengths
+from surestep.bounds.delegated import Crew, DelegatedMargins
 from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, look, mean_gradient, row_norms, safe_shares
 from surestep.problem import Gap, Problem
 from surestep.regularizers import Separable, penalty
@@ -64,6 +66,9 @@ Array = NDArray[np.float64]
 _ANCHOR_EVERY = 0.5
 _FEWEST_ROWS = 128
 
+# Margins that others compute are fetched after as many rows, in units of their number: a sampling is solved for then.
+_NEWS_EVERY = 0.25
+
 # A variance-reduced method expects to get as far from the next anchor as it got from the last one, and a bit.
 _MARGIN = 1.5
 
@@ -97,6 +102,7 @@ class StochasticGradientDescent:
         batch_size: int = 1,
         average: str | None = None,
         radius: float | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self.problem, self.sampling, self.anchored, self.average = problem, sampling, variance_reduction, average
         self.check_bounds = False
@@ -134,6 +140,9 @@ class StochasticGradientDescent:
         drawn = np.zeros(batch_size, np.int64)
         self.state = State(samples, coordinates, np.zeros(d if average else 0), totals, drawn, np.zeros(batch_size))
         self.z, self.u = np.zeros(n), np.zeros(n)  # margins and derivatives at the reference
+        self.delegated = DelegatedMargins(crew, n) if crew is not None else None
+        if self.delegated is not None:
+            self.z = self.delegated.z  # at a point of its own for each part
         self.lower, self.upper = np.zeros(n), np.full(n, np.inf)
         self.powers = make_powers(self.first_step, self.l2, self.has_one_l2, 1)
         self.n_steps = 0
@@ -163,7 +172,12 @@ class StochasticGradientDescent:
     def columns(self) -> dict[str, float]:
         """Return the stepsize, the value of the sampling, and how many rows are certified to have nothing to tell."""
         still = float(np.count_nonzero(self.active & (self.upper == 0.0)))
-        return {"stepsize": self.powers.step, "value_ratio": self._value_ratio, "still": still}
+        columns = {"stepsize": self.powers.step, "value_ratio": self._value_ratio, "still": still}
+        if self.delegated is not None:
+            flush(self.penalty, self.powers, self.state)
+            columns["staleness"] = self.delegated.staleness(self.state.coordinates[:, X])
+            columns["arrived"] = float(self.delegated.n_arrived)
+        return columns
 
     def evaluate(self) -> tuple[Gap, float]:
         """Return gap and violation; the clock stands still meanwhile."""
@@ -222,11 +236,16 @@ class StochasticGradientDescent:
         if self.radius is not None:
             self.penalty = make_ball(self.radius, state.coordinates[: problem.n_features, X].copy(), self._length)
         if not self.anchored:
-            if self.sampling == "safe" and self._blind == 0 and self._reach < math.inf:
+            known = self.sampling == "safe" and self._blind == 0 and self._reach < math.inf
+            if self.delegated is not None:
+                self.delegated.exchange(state.coordinates[:, X].copy())
+                known = known and bool(self.delegated.distances.min() < np.inf)
+            elif known:
                 self._look_at(state.coordinates[:, X].copy(), self.z, self.u)
+            if known:
                 self._draw_within(0.5 * self._reach)
             else:
-                self._blind = max(self._blind - 1, 0)
+                self._blind, self.upper[:] = max(self._blind - 1, 0), np.inf
                 self._draw_by(self.fixed, math.inf)
         if totals[BUDGET] < np.inf:
             self._follow_distance()
@@ -243,6 +262,8 @@ class StochasticGradientDescent:
             stairs = 2.0 * _STAIR * (k + most)
         if self.anchored:
             return step, math.ceil(max(_ANCHOR_EVERY * most, _FEWEST_ROWS / self.state.drawn.size))
+        if self.delegated is not None:
+            return step, max(int(_NEWS_EVERY * most), 1)
         # A look at all margins has to pay.
         least = 0.5 * most if self.sampling == "safe" else 1.0
         return step, max(int(min(max(stairs, least), most)), 1)
@@ -314,20 +335,26 @@ class StochasticGradientDescent:
     def _draw_within(self, budget: float) -> None:
         """Draw from the safe sampling of bounds that hold within a distance."""
         problem = self.problem
-        anchor = self.state.samples[:, ANCHOR].copy()
-        fill_norm_bounds(
-            problem.loss, problem.y, problem.weights, self.norms, self.z, anchor, budget, self.lower, self.upper
-        )
+        per_row = problem.y, problem.weights, self.norms, self.z, self.state.samples[:, ANCHOR].copy()
+        for part, away in self._parts():
+            of_part = [values[part] for values in per_row]
+            fill_norm_bounds(problem.loss, *of_part, away + budget, self.lower[part], self.upper[part])
         p, self._value_ratio = safe_shares(self.lower, self.upper, self.scale)
         at_start = self.state.totals[TIME] == 0.0
         if self._value_ratio < _WORTH:
             self._patience = 0 if at_start else self._patience
             self._draw_by(p, budget)
             return
-        self._value_ratio = 1.0
+        self._value_ratio, self.upper[:] = 1.0, np.inf
         self._draw_by(self.fixed, math.inf)
         if at_start:  # nothing gained: do without for a while, and for longer next time
             self._patience = self._blind = 2 * self._patience + 1
+
+    def _parts(self) -> Iterable[tuple[slice, float]]:
+        """Rows with margins from one point, and the distance of that point from the reference."""
+        if self.delegated is None:
+            return [(slice(None), 0.0)]
+        return zip(self.delegated.parts, self.delegated.distances, strict=True)
 
     def _draw_by_gradients(self) -> None:
         """Draw from the optimal sampling: by the true norms of the gradients."""
