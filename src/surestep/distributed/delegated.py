@@ -11,7 +11,7 @@ import itertools
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,44 +32,75 @@ def margins(rows: Dense | Sparse, has_intercept: bool, x: Array) -> Array:
     return z + x[-1] if has_intercept else z
 
 
-def make_crew(rows: Dense | Sparse, has_intercept: bool, client: Any) -> Couriers:
-    """Split the rows among the workers of a Dask client, of the active one, or leave all to one thread of this process.
+class Here:
+    """Computes the margins of a part in the courier's own thread."""
 
-    There are as many parts as the cluster has threads.
+    def __init__(self, rows: Dense | Sparse, has_intercept: bool) -> None:
+        self._rows, self._has_intercept = rows, has_intercept
+
+    def compute(self, x: Array) -> Array:
+        """Return the margins at x."""
+        return margins(self._rows, self._has_intercept, x)
+
+    def stop(self) -> None:
+        """Nothing to call off: it does not take long."""
+
+
+class OnCluster:
+    """Has the margins of a part computed by a Dask worker. If the part is lost with its worker, it is handed out again.
+
+    Dask does not recover data that it did not make, so the rows are kept here as well.
     """
-    n, client = int(n_lines(rows)), _active_client() if client is None else client
-    if client is None:
-        return Couriers([slice(0, n)], lambda _, x: margins(rows, has_intercept, x), lambda: None)
-    if not (hasattr(client, "scatter") and hasattr(client, "submit")) or client.asynchronous:
-        raise ValueError(f"client must be a dask.distributed.Client that is not asynchronous, got {client!r}")
-    edges = np.linspace(0, n, min(max(sum(client.nthreads().values()), 1), n) + 1).astype(int)
-    parts = [slice(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
-    cluster = _Cluster(client, [lines_between(rows, part.start, part.stop) for part in parts], has_intercept)
-    return Couriers(parts, cluster.compute, cluster.stop)
 
+    def __init__(self, client: Any, rows: Dense | Sparse, has_intercept: bool) -> None:
+        self._client, self._rows, self._has_intercept = client, rows, has_intercept
+        self._placed = self._running = None
+        self._stopped = False
 
-def _active_client() -> Any:
-    """Return the client that Dask would use, or None; Dask is not imported for it."""
-    dask = sys.modules.get("distributed")
-    try:
-        return None if dask is None else dask.default_client()
-    except ValueError:  # there is none
-        return None
+    def compute(self, x: Array) -> Array:
+        """Return the margins at x."""
+        attempt = 1
+        while True:
+            try:
+                return self._ask(x)
+            except BaseException:  # futures that were cancelled raise no ordinary exception
+                self._placed = None
+                if self._stopped or attempt == _ATTEMPTS:
+                    raise
+                attempt += 1
+
+    def stop(self) -> None:
+        """Call off what is running, so that nobody waits for it."""
+        self._stopped = True
+        if self._running is not None:
+            self._running.cancel()
+
+    def _ask(self, x: Array) -> Array:
+        if self._placed is None:
+            self._placed = self._put(self._rows)
+        future = self._running = self._client.submit(
+            margins, self._placed, self._has_intercept, self._put(x), pure=False
+        )
+        if self._stopped:
+            future.cancel()
+        return np.asarray(future.result())
+
+    def _put(self, value: Any) -> Any:
+        return self._client.scatter([value], hash=False)[0]
 
 
 class Couriers:
     """A thread for every part; see `surestep.bounds.delegated.Crew`. To be used in a ``with`` statement."""
 
-    def __init__(self, parts: list[slice], compute: Callable[[int, Array], Array], stop: Callable[[], None]) -> None:
-        self.parts = parts
-        self._compute, self._stop = compute, stop
+    def __init__(self, parts: list[slice], sources: Sequence[Here | OnCluster]) -> None:
+        self.parts, self._sources = parts, list(sources)
         self._found: queue.SimpleQueue[tuple[int, Array, Array | BaseException]] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._x: Array | None = None
         self._closed = False
         self._threads = [
-            threading.Thread(target=self._run, args=(part,), name=f"surestep-margins-{part}", daemon=True)
-            for part in range(len(parts))
+            threading.Thread(target=self._run, args=task, name="surestep-margins", daemon=True)
+            for task in enumerate(sources)
         ]
 
     def __enter__(self) -> Couriers:
@@ -81,9 +112,12 @@ class Couriers:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._stop()
+        for source in self._sources:
+            source.stop()
         for thread in self._threads:
             thread.join()
+        self._sources.clear()  # and with them what workers hold
+        self._threads.clear()
 
     def send(self, x: Array) -> None:
         """Replace the point that is taken by the next courier who is free."""
@@ -105,11 +139,11 @@ class Couriers:
             found.append((part, x, z))
         return found
 
-    def _run(self, part: int) -> None:
+    def _run(self, part: int, source: Here | OnCluster) -> None:
         x = None
         while (x := self._next(x)) is not None:
             try:
-                self._found.put((part, x, self._compute(part, x)))
+                self._found.put((part, x, source.compute(x)))
             except BaseException as error:  # whatever it is, the solver is to hear of it
                 if not self._closed:
                     self._found.put((part, x, error))
@@ -122,42 +156,26 @@ class Couriers:
             return None if self._closed else self._x
 
 
-class _Cluster:
-    """Computes on Dask workers. A part that is lost with its worker is handed out again."""
+def make_crew(rows: Dense | Sparse, has_intercept: bool, client: Any) -> Couriers:
+    """Split the rows among the workers of a Dask client, of the active one, or leave all to one thread of this process.
 
-    def __init__(self, client: Any, lines: list[Dense | Sparse], has_intercept: bool) -> None:
-        self._client, self._lines, self._has_intercept = client, lines, has_intercept
-        self._placed: list[Any] = [None] * len(lines)
-        self._running: list[Any] = [None] * len(lines)
-        self._closed = False
+    There are as many parts as the cluster has threads.
+    """
+    n, client = int(n_lines(rows)), _active_client() if client is None else client
+    if client is None:
+        return Couriers([slice(0, n)], [Here(rows, has_intercept)])
+    if not (hasattr(client, "scatter") and hasattr(client, "submit")) or client.asynchronous:
+        raise ValueError(f"client must be a dask.distributed.Client that is not asynchronous, got {client!r}")
+    edges = np.linspace(0, n, min(max(sum(client.nthreads().values()), 1), n) + 1).astype(int)
+    parts = [slice(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
+    lines = [lines_between(rows, part.start, part.stop) for part in parts]
+    return Couriers(parts, [OnCluster(client, part, has_intercept) for part in lines])
 
-    def compute(self, part: int, x: Array) -> Array:
-        """Have a worker compute the margins of a part."""
-        attempt = 1
-        while True:
-            try:
-                return self._ask(part, x)
-            except BaseException:  # cancelled futures are no ordinary exception
-                self._placed[part] = None
-                if self._closed or attempt == _ATTEMPTS:
-                    raise
-                attempt += 1
 
-    def _ask(self, part: int, x: Array) -> Array:
-        if self._placed[part] is None:
-            self._placed[part] = self._put(self._lines[part])
-        future = self._client.submit(margins, self._placed[part], self._has_intercept, self._put(x), pure=False)
-        self._running[part] = future
-        if self._closed:
-            future.cancel()
-        return np.asarray(future.result())
-
-    def stop(self) -> None:
-        """Call off what is running, so that no courier waits for it."""
-        self._closed = True
-        for future in self._running:
-            if future is not None:
-                future.cancel()
-
-    def _put(self, value: Any) -> Any:
-        return self._client.scatter([value], hash=False)[0]
+def _active_client() -> Any:
+    """Return the client that Dask would use, or None; Dask is not imported for it."""
+    dask = sys.modules.get("distributed")
+    try:
+        return None if dask is None else dask.default_client()
+    except ValueError:  # there is none
+        return None
