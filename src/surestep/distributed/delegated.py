@@ -70,10 +70,11 @@ class OnCluster:
                 attempt += 1
 
     def stop(self) -> None:
-        """Call off what is running, so that nobody waits for it."""
+        """Call off what is running, so that nobody waits for it, and have the worker forget the rows."""
         self._stopped = True
-        if self._running is not None:
-            self._running.cancel()
+        for future in (self._running, self._placed):
+            if future is not None:
+                future.cancel()
 
     def _ask(self, x: Array) -> Array:
         if self._placed is None:
@@ -93,7 +94,7 @@ class Couriers:
     """A thread for every part; see `surestep.bounds.delegated.Crew`. To be used in a ``with`` statement."""
 
     def __init__(self, parts: list[slice], sources: Sequence[Here | OnCluster]) -> None:
-        self.parts, self._sources = parts, list(sources)
+        self.parts, self._sources = parts, sources
         self._found: queue.SimpleQueue[tuple[int, Array, Array | BaseException]] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._x: Array | None = None
@@ -116,8 +117,6 @@ class Couriers:
             source.stop()
         for thread in self._threads:
             thread.join()
-        self._sources.clear()  # and with them what workers hold
-        self._threads.clear()
 
     def send(self, x: Array) -> None:
         """Replace the point that is taken by the next courier who is free."""
@@ -176,6 +175,6 @@ def _active_client() -> Any:
     """Return the client that Dask would use, or None; Dask is not imported for it."""
     dask = sys.modules.get("distributed")
     try:
-        return None if dask is None else dask.default_client()
+        return None if dask is None else dask.Client.current()
     except ValueError:  # there is none
         return None

@@ -335,10 +335,19 @@ class StochasticGradientDescent:
     def _draw_within(self, budget: float) -> None:
         """Draw from the safe sampling of bounds that hold within a distance."""
         problem = self.problem
-        per_row = problem.y, problem.weights, self.norms, self.z, self.state.samples[:, ANCHOR].copy()
+        anchor = self.state.samples[:, ANCHOR].copy()
         for part, away in self._parts():
-            of_part = [values[part] for values in per_row]
-            fill_norm_bounds(problem.loss, *of_part, away + budget, self.lower[part], self.upper[part])
+            fill_norm_bounds(
+                problem.loss,
+                problem.y[part],
+                problem.weights[part],
+                self.norms[part],
+                self.z[part],
+                anchor[part],
+                away + budget,
+                self.lower[part],
+                self.upper[part],
+            )
         p, self._value_ratio = safe_shares(self.lower, self.upper, self.scale)
         at_start = self.state.totals[TIME] == 0.0
         if self._value_ratio < _WORTH:

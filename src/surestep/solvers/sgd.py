@@ -119,12 +119,12 @@ def stochastic_gradient_descent(
     ones, so steps are never shorter, and rows with L_i = 0 (beyond the hinge) are not drawn. If x leaves the distance,
     an anchor is taken there.
 
-    Delegated bounds are for plain "safe": with variance reduction they come from the anchor, where all margins are known
-    anyway. Rows are split among workers, who keep computing the margins of theirs at the last x they were sent. The
-    steps wait for none of it. Margins that arrive are those of an x at some distance from the present one, and bounds
-    hold within that distance and the one that is still allowed: stale margins make them wider, not wrong, and rows that
-    nobody has reported on are drawn as if nothing were known. A worker that dies is replaced; the run goes on
-    meanwhile. The draws depend on what has arrived when, so such runs are not repeatable by their seed.
+    Delegated bounds are for plain "safe": with variance reduction they come from the anchor, where all margins are
+    known anyway. Rows are split among workers, who keep computing the margins of theirs at the last x they were sent.
+    The steps wait for none of it. Margins that arrive are those of an x at some distance from the present one, and
+    bounds hold within that distance and the one that is still allowed: stale margins make them wider, not wrong, and
+    rows that nobody has reported on are drawn as if nothing were known of them. A worker that dies is replaced; the run
+    goes on meanwhile. The draws depend on what has arrived when, so such runs are not repeatable by their seed.
 
     Examples
     --------
@@ -151,8 +151,8 @@ def stochastic_gradient_descent(
     check_choice("bounds", bounds, BOUNDS)
     if bounds == "delegated" and (sampling != "safe" or variance_reduction):
         raise ValueError(
-            "bounds='delegated' needs sampling='safe' and variance_reduction=False: other samplings need no bounds, and "
-            "those of variance reduction come from its anchor, where the solver looks at all rows itself"
+            "bounds='delegated' needs sampling='safe' and variance_reduction=False: other samplings need no bounds, "
+            "and those of variance reduction come from its anchor, where the solver looks at all rows itself"
         )
     if client is not None and bounds != "delegated":
         raise ValueError("client is for bounds='delegated'; otherwise nothing is computed on its workers")
