@@ -108,9 +108,16 @@ def safe_shares(lower: Array, upper: Array, scale: Array) -> tuple[Array, float]
     """Return the safe sampling of bounds on c, and how much smaller than for p ~ scale its worst case is. Cost O(n).
 
     The variance of a step is governed by sum_i c_i^2 / p_i (Appendix A.2), which in the units c_i / sqrt(scale_i) is
-    the V(p, c) of eq. 7 with smoothness scale_i = s_i ||a_i||. So for no c within the bounds is p worse than p ~ scale,
-    the best that can be said without gradients, which is uniform for rows of equal norm and weight. Where all upper
-    bounds are zero, p is zero too.
+    the V(p, c) of eq. 7 with smoothness scale_i = s_i ||a_i||. So for every c within the bounds
+
+        V(p ~ c) <= V(p) <= V(p ~ scale),
+
+    the left side is attained where c is known, and the right side, the best that can be said without gradients, is
+    uniform sampling for rows of equal norm and weight. For other rows nothing is promised against uniform sampling, and
+    no sampling could keep such a promise along with this one: where nothing is known, c may be zero but for row i, so
+    p_i >= 1/n would be needed for every i, and p_i >= scale_i / sum(scale) too, which exceeds 1 in total.
+
+    Where all upper bounds are zero, p is zero too.
     """
     p = np.zeros(upper.size)
     may_move = np.flatnonzero(upper > 0.0)

@@ -109,7 +109,8 @@ def stochastic_gradient_descent(
     -----
     Plain "safe" takes the margins of all rows at the start of a block and bounds c_i, from both sides, for all x
     within a distance; it draws from the safe sampling of these bounds (eq. 7), which for no gradients within them is
-    worse than p ~ s_i ||a_i||. When x leaves that distance, a larger one is allowed.
+    worse than p ~ s_i ||a_i||: uniform sampling, where rows are of equal norm and weight. When x leaves that distance,
+    a larger one is allowed.
 
     With variance reduction the lower bounds are zero: at the anchor nothing needs to be drawn at all. What counts is
     how fast c_i can grow with the distance of x from the anchor, c_i <= s_i ||a_i|| l_i |<a_i, x - anchor>|, where l_i
