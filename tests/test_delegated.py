@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.bounds.delegated import DelegatedMargins
-from surestep.bounds.margins import row_norms
+from surestep.bounds.margins import margins, row_norms
 from surestep.design import lines_between
-from surestep.distributed.delegated import make_crew, margins
+from surestep.distributed.delegated import make_crew
 from surestep.solvers import _sgd_blocks
 from surestep.solvers._orbit import X as POSITION
 from surestep.solvers._sgd_blocks import StochasticGradientDescent

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
-from surestep.design import add, dot, entry, n_entries, n_lines
+from surestep.design import add, entry, n_entries, n_lines, transposed_product
 from surestep.sampling.safe import solve
 
 Array = NDArray[np.float64]
@@ -40,17 +40,11 @@ def row_norms(rows: Any, has_intercept: bool) -> Any:
     return out
 
 
-@jit
-def look(rows: Any, loss: Any, y: Array, weights: Array, x: Array, intercept: float, z: Array, u: Array) -> float:
-    """Write the margins z and the derivatives u of all samples at x; return the mean loss. One pass over the data."""
-    total = 0.0
-    for i in range(y.size):
-        z[i] = dot(rows, i, x) + intercept
-        u[i] = 0.0
-        if weights[i] > 0.0:
-            u[i] = losses.derivative(loss, z[i], y[i])
-            total += weights[i] * losses.value(loss, z[i], y[i])
-    return total
+def margins(rows: Any, has_intercept: bool, x: Array) -> Array:
+    """Return z_i = <a_i, x> of some rows; the intercept is the last entry of x. One pass over the data."""
+    z = np.empty(n_lines(rows))
+    transposed_product(rows, x[:-1] if has_intercept else x, z)
+    return z + x[-1] if has_intercept else z
 
 
 @jit

@@ -17,19 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.design import Dense, Sparse, lines_between, n_lines, transposed_product
+from surestep.bounds.margins import margins
+from surestep.design import Dense, Sparse, lines_between, n_lines
 
 Array = NDArray[np.float64]
 
 # So often in a row may a part fail before the run does.
 _ATTEMPTS = 3
-
-
-def margins(rows: Dense | Sparse, has_intercept: bool, x: Array) -> Array:
-    """Return <a_i, x> of some rows; the intercept is the last entry of x."""
-    z = np.empty(n_lines(rows))
-    transposed_product(rows, np.ascontiguousarray(x[:-1] if has_intercept else x), z)
-    return z + x[-1] if has_intercept else z
 
 
 class Here:

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep import losses
-from surestep._jit import jit
 from surestep.bounds.choose import lengths
 from surestep.bounds.delegated import Crew, DelegatedMargins
-from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, look, mean_gradient, row_norms, safe_shares
+from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, margins, mean_gradient, row_norms, safe_shares
 from surestep.problem import Gap, Problem
-from surestep.regularizers import Separable, penalty
+from surestep.regularizers import Separable
 from surestep.sampling.samplers import OVER, fill_alias
 from surestep.solvers._checks import BoundViolationError
 from surestep.solvers._loop import evaluate
@@ -139,7 +138,7 @@ class StochasticGradientDescent:
         samples[:, NORM] = row_norms(self.rows, False) if totals[AFFINE] > 0.0 else self.norms
         drawn = np.zeros(batch_size, np.int64)
         self.state = State(samples, coordinates, np.zeros(d if average else 0), totals, drawn, np.zeros(batch_size))
-        self.z, self.u = np.zeros(n), np.zeros(n)  # margins and derivatives at the reference
+        self.z = np.zeros(n)  # margins at the reference
         self.delegated = DelegatedMargins(crew, n) if crew is not None else None
         if self.delegated is not None:
             self.z = self.delegated.z  # at a point of its own for each part
@@ -241,7 +240,7 @@ class StochasticGradientDescent:
                 self.delegated.exchange(state.coordinates[:, X].copy())
                 known = known and bool(self.delegated.distances.min() < np.inf)
             elif known:
-                self._look_at(state.coordinates[:, X].copy(), self.z, self.u)
+                self.z = self._margins(state.coordinates[:, X])
             if known:
                 self._draw_within(0.5 * self._reach)
             else:
@@ -271,8 +270,8 @@ class StochasticGradientDescent:
     def _take_anchor(self) -> None:
         """Make x the anchor; or go back to the last one, with shorter steps, if its objective was smaller."""
         problem, table = self.problem, self.state.coordinates
-        x, z, u = table[:, X].copy(), np.empty(problem.n_samples), np.empty(problem.n_samples)
-        objective = self._look_at(x, z, u) + _total_penalty(problem.penalty, x)
+        z = self._margins(table[:, X])
+        objective = problem.objective_at(table[:, X], z)
         self._rows += problem.n_samples
         if self.adapts and self._length > 0:
             if not objective <= self._objective + 1e-12 * abs(self._objective):
@@ -280,7 +279,7 @@ class StochasticGradientDescent:
                 table[:, X] = table[:, REFERENCE]
                 return
             self._caution = min(1.1 * self._caution, 1.0)
-        self._objective, self.z, self.u = objective, z, u
+        self._objective, self.z, u = objective, z, self._derivatives(z)
         gradient = np.zeros(problem.n_coordinates)
         total = mean_gradient(self.rows, problem.weights, u, gradient[: problem.n_features])
         if problem.fit_intercept:
@@ -288,11 +287,12 @@ class StochasticGradientDescent:
         table[:, DENSE] = gradient
         self.state.samples[:, ANCHOR] = u
 
-    def _look_at(self, x: Array, z: Array, u: Array) -> float:
-        problem = self.problem
-        intercept = x[-1] if problem.fit_intercept else 0.0
-        features = x[: problem.n_features]
-        return float(look(self.rows, problem.loss, problem.y, problem.weights, features, intercept, z, u))
+    def _margins(self, x: Array) -> Array:
+        return margins(self.rows, self.problem.fit_intercept, np.ascontiguousarray(x))
+
+    def _derivatives(self, z: Array) -> Array:
+        """Return h_i'(z_i); zero, even where that would overflow, for samples of weight zero."""
+        return np.where(self.problem.weights > 0.0, self.problem.derivative(z), 0.0)
 
     # --- Sampling
 
@@ -368,8 +368,7 @@ class StochasticGradientDescent:
     def _draw_by_gradients(self) -> None:
         """Draw from the optimal sampling: by the true norms of the gradients."""
         flush(self.penalty, self.powers, self.state)
-        u = np.empty_like(self.u)
-        self._look_at(self.state.coordinates[:, X].copy(), np.empty_like(u), u)
+        u = self._derivatives(self._margins(self.state.coordinates[:, X]))
         c = self.scale * np.abs(u - self.state.samples[:, ANCHOR])
         self.lower[:] = self.upper[:] = c
         p, self._value_ratio = safe_shares(c, c, self.scale)
@@ -455,8 +454,7 @@ class StochasticGradientDescent:
             raise BoundViolationError(f"{where} x is at a distance of {away} from its reference, beyond {allowed}")
         if allowed > totals[BUDGET]:
             return
-        u = np.empty_like(self.u)
-        self._look_at(x, np.empty_like(u), u)
+        u = self._derivatives(self._margins(x))
         c = self.scale * np.abs(u - state.samples[:, ANCHOR])
         rounding = 1e-12 * self.scale * np.abs(u)
         lower, upper = (np.zeros_like(c), self.upper * allowed) if self.anchored else (self.lower, self.upper)
@@ -467,11 +465,3 @@ class StochasticGradientDescent:
                 f"{where} the bounds of row {i}, [{lower[i]}, {upper[i]}], do not contain the norm {c[i]} of its "
                 f"gradient ({wrong.size} of {c.size} rows are wrong)"
             )
-
-
-@jit
-def _total_penalty(reg: Any, x: Array) -> float:
-    total = 0.0
-    for j in range(x.size):
-        total += penalty(reg, j, x[j])
-    return total
