@@ -289,7 +289,7 @@ def client():
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed: pip install 'surestep[dask]'")
     with (
         distributed.LocalCluster(
-            n_workers=2, processes=True, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -315,14 +315,15 @@ def test_cluster_with_a_worker_that_dies(client):
 
 def test_run_on_a_cluster(client):
     """The active client is used; a worker dies in the middle."""
-    seen = []
+    n_arrived = []  # since the worker is dead
 
     def look(progress):
         time.sleep(0.02)
-        seen.append(progress.row["arrived"])
-        if len(seen) == 20:
-            _kill_one_that_has_rows(client)
-        progress.stop = len(seen) >= 200 and seen[-1] > seen[30] + 4
+        if n_arrived or progress.row["arrived"] >= 2:
+            n_arrived.append(progress.row["arrived"])
+            if len(n_arrived) == 1:
+                _kill_one_that_has_rows(client)
+            progress.stop = len(n_arrived) >= 200 and n_arrived[-1] > n_arrived[0] + 10
 
     with client.as_current():
         result = ss.stochastic_gradient_descent(
