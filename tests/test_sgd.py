@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import surestep as ss
+from plain import uncompiled
 from surestep.regularizers import prox
 from surestep.solvers import _sgd_blocks
 from surestep.solvers._orbit import DENSE
@@ -201,27 +202,41 @@ def test_check_bounds_finds_what_is_wrong(wrong, message, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
-def test_variance_is_between_that_of_optimal_and_fixed_sampling_all_along(loss):
-    """sum c_i^2 / p_i of Appendix A.2; rows of equal norm and weight, so that fixed sampling is the uniform one."""
-    X, y = data(2, LOSSES[loss], n=60, d=5)
+@pytest.mark.parametrize("rows", ["equal", "uneven"])
+def test_variance_is_between_that_of_optimal_and_fixed_sampling_all_along(loss, rows, monkeypatch):
+    """sum c_i^2 / p_i of Appendix A.2 at every iterate of a run; see `safe_shares` for what is to be expected."""
+    monkeypatch.setattr(_sgd_blocks, "_WORTH", 2.0)  # to draw from bounds however little they tell
+    n, rng = 60, np.random.default_rng(2)
+    X, y = data(2, LOSSES[loss], n=n, d=5)
     X *= 4.0 / np.linalg.norm(X, axis=1, keepdims=True)
-    problem = ss.Problem(X, np.sign(X @ np.ones(5)) if loss == "logistic" else y, loss, ss.L2(0.3))
+    weights = None
+    if rows == "uneven":
+        X, weights = X * np.exp(0.5 * rng.normal(size=(n, 1))), 1.0 + rng.pareto(1.5, n)
+    y = np.sign(X @ np.ones(5)) if loss == "logistic" else y
+    problem = ss.Problem(X, y, loss, ss.L2(0.3), sample_weight=weights)
     method = started(problem, "safe", False)
-    gained, method.check_bounds = [], True  # one step at a time
-    for _ in range(60 * 40):
+    method.check_bounds = True  # one step at a time
+    take_step, gained = method._steps, []
+
+    def watched(n_steps):
         flush(method.penalty, method.powers, method.state)
-        if 0 < method.state.totals[TIME] < method._length and method._distance() <= method.state.totals[BUDGET]:
-            c = method.scale * np.abs(
-                problem.derivative(problem.predictor(method.state.coordinates[:, POSITION].copy()))
-            )
-            p = shares(method)
-            variance = np.sum(c[c > 0.0] ** 2 / p[c > 0.0])
-            uniform = c.size * np.sum(c**2)
-            assert c.sum() ** 2 <= variance * (1 + 1e-12)
-            assert variance <= uniform * (1 + 1e-9)
-            gained.append(variance / uniform)
-        method.advance(1.0 / 60)
-    assert len(gained) > 2000
+        x, p, before = method.state.coordinates[:, POSITION].copy(), shares(method), method.n_steps
+        said = take_step(n_steps)
+        if method.n_steps > before:  # else a new sampling was asked for first
+            c = method.scale * np.abs(problem.derivative(problem.predictor(x)))
+            drawn = c > 0.0
+            variance = np.sum(c[drawn] ** 2 / p[drawn])
+            fixed = method.scale.sum() * np.sum(c[drawn] ** 2 / method.scale[drawn])
+            assert c.sum() ** 2 <= variance * (1.0 + 1e-12)
+            assert variance <= fixed * (1.0 + 1e-9)
+            if rows == "equal":
+                assert fixed == pytest.approx(n * np.sum(c**2), rel=1e-9)
+            gained.append(variance / fixed)
+        return said
+
+    method._steps = watched
+    method.advance(40.0)
+    assert len(gained) == 40 * n
     assert np.mean(np.array(gained) < 0.95) > 0.1
 
 
@@ -241,6 +256,10 @@ def test_convergence_on_the_zoo(name):
     x = np.append(result.coef, result.intercept) if problem.fit_intercept else result.coef
     np.testing.assert_array_equal(x, np.clip(x, problem.penalty.lower, problem.penalty.upper))
     assert (result.trace["objective"] - optimum <= result.trace["gap"] + 1e-12 * at_zero).all()
+    with uncompiled():
+        descent = ss.coordinate_descent(problem, sampling="cyclic", step="exact", tol=1e-9, max_epochs=5000)
+    assert descent.status is expected
+    assert result.objective == pytest.approx(descent.objective, rel=0.0, abs=1e-8 * at_zero)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
-from surestep.design import add, dot, entry, n_entries, n_lines
+from surestep.design import add, entry, n_entries, n_lines, transposed_product
 from surestep.sampling.safe import solve
 
 Array = NDArray[np.float64]
@@ -40,17 +40,11 @@ def row_norms(rows: Any, has_intercept: bool) -> Any:
     return out
 
 
-@jit
-def look(rows: Any, loss: Any, y: Array, weights: Array, x: Array, intercept: float, z: Array, u: Array) -> float:
-    """Write the margins z and the derivatives u of all samples at x; return the mean loss. One pass over the data."""
-    total = 0.0
-    for i in range(y.size):
-        z[i] = dot(rows, i, x) + intercept
-        u[i] = 0.0
-        if weights[i] > 0.0:
-            u[i] = losses.derivative(loss, z[i], y[i])
-            total += weights[i] * losses.value(loss, z[i], y[i])
-    return total
+def margins(rows: Any, has_intercept: bool, x: Array) -> Array:
+    """Return z_i = <a_i, x> of some rows; the intercept is the last entry of x. One pass over the data."""
+    z = np.empty(n_lines(rows))
+    transposed_product(rows, x[:-1] if has_intercept else x, z)
+    return z + x[-1] if has_intercept else z
 
 
 @jit
@@ -108,9 +102,16 @@ def safe_shares(lower: Array, upper: Array, scale: Array) -> tuple[Array, float]
     """Return the safe sampling of bounds on c, and how much smaller than for p ~ scale its worst case is. Cost O(n).
 
     The variance of a step is governed by sum_i c_i^2 / p_i (Appendix A.2), which in the units c_i / sqrt(scale_i) is
-    the V(p, c) of eq. 7 with smoothness scale_i = s_i ||a_i||. So for no c within the bounds is p worse than p ~ scale,
-    the best that can be said without gradients, which is uniform for rows of equal norm and weight. Where all upper
-    bounds are zero, p is zero too.
+    the V(p, c) of eq. 7 with smoothness scale_i = s_i ||a_i||. So for every c within the bounds
+
+        V(p ~ c) <= V(p) <= V(p ~ scale),
+
+    the left side is attained where c is known, and the right side, the best that can be said without gradients, is
+    uniform sampling for rows of equal norm and weight. For other rows nothing is promised against uniform sampling, and
+    no sampling could keep such a promise along with this one: where nothing is known, c may be zero but for row i, so
+    p_i >= 1/n would be needed for every i, and p_i >= scale_i / sum(scale) too, which exceeds 1 in total.
+
+    Where all upper bounds are zero, p is zero too.
     """
     p = np.zeros(upper.size)
     may_move = np.flatnonzero(upper > 0.0)

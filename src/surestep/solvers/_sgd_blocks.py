@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surestep import losses
-from surestep._jit import jit
 from surestep.bounds.choose import lengths
-from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, look, mean_gradient, row_norms, safe_shares
+from surestep.bounds.delegated import Crew, DelegatedMargins
+from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, margins, mean_gradient, row_norms, safe_shares
 from surestep.problem import Gap, Problem
-from surestep.regularizers import Separable, penalty
+from surestep.regularizers import Separable
 from surestep.sampling.samplers import OVER, fill_alias
 from surestep.solvers._checks import BoundViolationError
 from surestep.solvers._loop import evaluate
@@ -64,6 +65,9 @@ Array = NDArray[np.float64]
 _ANCHOR_EVERY = 0.5
 _FEWEST_ROWS = 128
 
+# Margins that others compute are fetched after as many rows, in units of their number: a sampling is solved for then.
+_NEWS_EVERY = 0.25
+
 # A variance-reduced method expects to get as far from the next anchor as it got from the last one, and a bit.
 _MARGIN = 1.5
 
@@ -97,6 +101,7 @@ class StochasticGradientDescent:
         batch_size: int = 1,
         average: str | None = None,
         radius: float | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self.problem, self.sampling, self.anchored, self.average = problem, sampling, variance_reduction, average
         self.check_bounds = False
@@ -133,7 +138,10 @@ class StochasticGradientDescent:
         samples[:, NORM] = row_norms(self.rows, False) if totals[AFFINE] > 0.0 else self.norms
         drawn = np.zeros(batch_size, np.int64)
         self.state = State(samples, coordinates, np.zeros(d if average else 0), totals, drawn, np.zeros(batch_size))
-        self.z, self.u = np.zeros(n), np.zeros(n)  # margins and derivatives at the reference
+        self.z = np.zeros(n)  # margins at the reference
+        self.delegated = DelegatedMargins(crew, n) if crew is not None else None
+        if self.delegated is not None:
+            self.z = self.delegated.z  # at a point of its own for each part
         self.lower, self.upper = np.zeros(n), np.full(n, np.inf)
         self.powers = make_powers(self.first_step, self.l2, self.has_one_l2, 1)
         self.n_steps = 0
@@ -163,7 +171,12 @@ class StochasticGradientDescent:
     def columns(self) -> dict[str, float]:
         """Return the stepsize, the value of the sampling, and how many rows are certified to have nothing to tell."""
         still = float(np.count_nonzero(self.active & (self.upper == 0.0)))
-        return {"stepsize": self.powers.step, "value_ratio": self._value_ratio, "still": still}
+        columns = {"stepsize": self.powers.step, "value_ratio": self._value_ratio, "still": still}
+        if self.delegated is not None:
+            flush(self.penalty, self.powers, self.state)
+            columns["staleness"] = self.delegated.staleness(self.state.coordinates[:, X])
+            columns["arrived"] = float(self.delegated.n_arrived)
+        return columns
 
     def evaluate(self) -> tuple[Gap, float]:
         """Return gap and violation; the clock stands still meanwhile."""
@@ -222,11 +235,16 @@ class StochasticGradientDescent:
         if self.radius is not None:
             self.penalty = make_ball(self.radius, state.coordinates[: problem.n_features, X].copy(), self._length)
         if not self.anchored:
-            if self.sampling == "safe" and self._blind == 0 and self._reach < math.inf:
-                self._look_at(state.coordinates[:, X].copy(), self.z, self.u)
+            known = self.sampling == "safe" and self._blind == 0 and self._reach < math.inf
+            if self.delegated is not None:
+                self.delegated.exchange(state.coordinates[:, X].copy())
+                known = known and bool(self.delegated.distances.min() < np.inf)
+            elif known:
+                self.z = self._margins(state.coordinates[:, X])
+            if known:
                 self._draw_within(0.5 * self._reach)
             else:
-                self._blind = max(self._blind - 1, 0)
+                self._blind, self.upper[:] = max(self._blind - 1, 0), np.inf
                 self._draw_by(self.fixed, math.inf)
         if totals[BUDGET] < np.inf:
             self._follow_distance()
@@ -243,6 +261,8 @@ class StochasticGradientDescent:
             stairs = 2.0 * _STAIR * (k + most)
         if self.anchored:
             return step, math.ceil(max(_ANCHOR_EVERY * most, _FEWEST_ROWS / self.state.drawn.size))
+        if self.delegated is not None:
+            return step, max(int(_NEWS_EVERY * most), 1)
         # A look at all margins has to pay.
         least = 0.5 * most if self.sampling == "safe" else 1.0
         return step, max(int(min(max(stairs, least), most)), 1)
@@ -250,8 +270,8 @@ class StochasticGradientDescent:
     def _take_anchor(self) -> None:
         """Make x the anchor; or go back to the last one, with shorter steps, if its objective was smaller."""
         problem, table = self.problem, self.state.coordinates
-        x, z, u = table[:, X].copy(), np.empty(problem.n_samples), np.empty(problem.n_samples)
-        objective = self._look_at(x, z, u) + _total_penalty(problem.penalty, x)
+        z = self._margins(table[:, X])
+        objective = problem.objective_at(table[:, X], z)
         self._rows += problem.n_samples
         if self.adapts and self._length > 0:
             if not objective <= self._objective + 1e-12 * abs(self._objective):
@@ -259,7 +279,7 @@ class StochasticGradientDescent:
                 table[:, X] = table[:, REFERENCE]
                 return
             self._caution = min(1.1 * self._caution, 1.0)
-        self._objective, self.z, self.u = objective, z, u
+        self._objective, self.z, u = objective, z, self._derivatives(z)
         gradient = np.zeros(problem.n_coordinates)
         total = mean_gradient(self.rows, problem.weights, u, gradient[: problem.n_features])
         if problem.fit_intercept:
@@ -267,11 +287,12 @@ class StochasticGradientDescent:
         table[:, DENSE] = gradient
         self.state.samples[:, ANCHOR] = u
 
-    def _look_at(self, x: Array, z: Array, u: Array) -> float:
-        problem = self.problem
-        intercept = x[-1] if problem.fit_intercept else 0.0
-        features = x[: problem.n_features]
-        return float(look(self.rows, problem.loss, problem.y, problem.weights, features, intercept, z, u))
+    def _margins(self, x: Array) -> Array:
+        return margins(self.rows, self.problem.fit_intercept, np.ascontiguousarray(x))
+
+    def _derivatives(self, z: Array) -> Array:
+        """Return h_i'(z_i); zero, even where that would overflow, for samples of weight zero."""
+        return np.where(self.problem.weights > 0.0, self.problem.derivative(z), 0.0)
 
     # --- Sampling
 
@@ -315,25 +336,39 @@ class StochasticGradientDescent:
         """Draw from the safe sampling of bounds that hold within a distance."""
         problem = self.problem
         anchor = self.state.samples[:, ANCHOR].copy()
-        fill_norm_bounds(
-            problem.loss, problem.y, problem.weights, self.norms, self.z, anchor, budget, self.lower, self.upper
-        )
+        for part, away in self._parts():
+            fill_norm_bounds(
+                problem.loss,
+                problem.y[part],
+                problem.weights[part],
+                self.norms[part],
+                self.z[part],
+                anchor[part],
+                away + budget,
+                self.lower[part],
+                self.upper[part],
+            )
         p, self._value_ratio = safe_shares(self.lower, self.upper, self.scale)
         at_start = self.state.totals[TIME] == 0.0
         if self._value_ratio < _WORTH:
             self._patience = 0 if at_start else self._patience
             self._draw_by(p, budget)
             return
-        self._value_ratio = 1.0
+        self._value_ratio, self.upper[:] = 1.0, np.inf
         self._draw_by(self.fixed, math.inf)
         if at_start:  # nothing gained: do without for a while, and for longer next time
             self._patience = self._blind = 2 * self._patience + 1
 
+    def _parts(self) -> Iterable[tuple[slice, float]]:
+        """Rows with margins from one point, and the distance of that point from the reference."""
+        if self.delegated is None:
+            return [(slice(None), 0.0)]
+        return zip(self.delegated.parts, self.delegated.distances, strict=True)
+
     def _draw_by_gradients(self) -> None:
         """Draw from the optimal sampling: by the true norms of the gradients."""
         flush(self.penalty, self.powers, self.state)
-        u = np.empty_like(self.u)
-        self._look_at(self.state.coordinates[:, X].copy(), np.empty_like(u), u)
+        u = self._derivatives(self._margins(self.state.coordinates[:, X]))
         c = self.scale * np.abs(u - self.state.samples[:, ANCHOR])
         self.lower[:] = self.upper[:] = c
         p, self._value_ratio = safe_shares(c, c, self.scale)
@@ -419,8 +454,7 @@ class StochasticGradientDescent:
             raise BoundViolationError(f"{where} x is at a distance of {away} from its reference, beyond {allowed}")
         if allowed > totals[BUDGET]:
             return
-        u = np.empty_like(self.u)
-        self._look_at(x, np.empty_like(u), u)
+        u = self._derivatives(self._margins(x))
         c = self.scale * np.abs(u - state.samples[:, ANCHOR])
         rounding = 1e-12 * self.scale * np.abs(u)
         lower, upper = (np.zeros_like(c), self.upper * allowed) if self.anchored else (self.lower, self.upper)
@@ -431,11 +465,3 @@ class StochasticGradientDescent:
                 f"{where} the bounds of row {i}, [{lower[i]}, {upper[i]}], do not contain the norm {c[i]} of its "
                 f"gradient ({wrong.size} of {c.size} rows are wrong)"
             )
-
-
-@jit
-def _total_penalty(reg: Any, x: Array) -> float:
-    total = 0.0
-    for j in range(x.size):
-        total += penalty(reg, j, x[j])
-    return total

@@ -65,7 +65,7 @@ class State(NamedTuple):
 
 
 @lean
-def catch_up(penalty: Any, powers: Powers, table: Array, average: Array, j: int, time: int) -> float:
+def catch_up(penalty: Any, powers: Powers, table: Array, average: Array, j: Any, time: int) -> float:
     """Bring coordinate j up to date and return it."""
     seen = int(table[j, SEEN])
     if seen < time:
@@ -184,7 +184,8 @@ def descend(
                         table[j, X] = x
                         table[j, SEEN] = time
                     else:
-                        x = catch_up(penalty, powers, table, average, j, time)
+                        # As an integer of one kind in all calls: another one would have to be compiled for, too.
+                        x = catch_up(penalty, powers, table, average, np.int64(j), time)
                 z += value * x
                 if tracked:
                     inner += value * (x - table[j, REFERENCE])

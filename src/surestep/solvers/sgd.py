@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +20,7 @@ from surestep.trace import Result
 SAMPLINGS = ("safe", "optimal", "importance", "uniform")
 STEPS = ("auto", "constant", "inverse", "sqrt")
 AVERAGES = ("uniform", "weighted", "tail")
+BOUNDS = ("auto", "delegated")
 
 
 def stochastic_gradient_descent(
@@ -36,6 +39,8 @@ def stochastic_gradient_descent(
     callbacks: Iterable[Callback] = (),
     trace_every: float = 1,
     warm_start: Result | ArrayLike | None = None,
+    bounds: str = "auto",
+    client: Any = None,
     check_bounds: bool = False,
 ) -> Result:
     """Minimise a problem one row at a time.
@@ -83,6 +88,11 @@ def stochastic_gradient_descent(
         An epoch is N rows looked at; anchors count, the passes from which samplings learn do not (but the clock does).
     tol, random_state, callbacks, trace_every, warm_start
         As in `coordinate_descent`.
+    bounds : {"auto", "delegated"}
+        Who looks at all rows for "safe": the solver itself, between steps, or others, all the while; see the notes.
+    client : dask.distributed.Client, optional
+        Whose workers are to do it where bounds are delegated. None: the active client, or a thread of this process if
+        there is none.
     check_bounds : bool
         Compare every bound with the truth after every step, and raise `BoundViolationError` at the first that does not
         hold. Slow.
@@ -92,13 +102,15 @@ def stochastic_gradient_descent(
     Result
         ``trace`` has the columns epoch, steps, seconds, objective, gap, nonzeros, stepsize, value_ratio (worst case
         under the present sampling relative to that under "importance") and still (rows certified to have nothing to
-        tell).
+        tell); where bounds are delegated, also staleness (mean distance of x from where margins are known) and arrived
+        (how many times margins of a part of the rows have come in).
 
     Notes
     -----
     Plain "safe" takes the margins of all rows at the start of a block and bounds c_i, from both sides, for all x
     within a distance; it draws from the safe sampling of these bounds (eq. 7), which for no gradients within them is
-    worse than p ~ s_i ||a_i||. When x leaves that distance, a larger one is allowed.
+    worse than p ~ s_i ||a_i||: uniform sampling, where rows are of equal norm and weight. When x leaves that distance,
+    a larger one is allowed.
 
     With variance reduction the lower bounds are zero: at the anchor nothing needs to be drawn at all. What counts is
     how fast c_i can grow with the distance of x from the anchor, c_i <= s_i ||a_i|| l_i |<a_i, x - anchor>|, where l_i
@@ -107,6 +119,13 @@ def stochastic_gradient_descent(
     p_i ~ L_i, where it is sum_i L_i. That is importance sampling with local constants: never above that with global
     ones, so steps are never shorter, and rows with L_i = 0 (beyond the hinge) are not drawn. If x leaves the distance,
     an anchor is taken there.
+
+    Delegated bounds are for plain "safe": with variance reduction they come from the anchor, where all margins are
+    known anyway. Rows are split among workers, who keep computing the margins of theirs at the last x they were sent.
+    The steps wait for none of it. Margins that arrive are those of an x at some distance from the present one, and
+    bounds hold within that distance and the one that is still allowed: stale margins make them wider, not wrong, and
+    rows that nobody has reported on are drawn as if nothing were known of them. A worker that dies is replaced; the run
+    goes on meanwhile. The draws depend on what has arrived when, so such runs are not repeatable by their seed.
 
     Examples
     --------
@@ -130,26 +149,41 @@ def stochastic_gradient_descent(
         raise ValueError(f"stepsize must be positive and finite, got {stepsize}")
     if not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
         raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+    check_choice("bounds", bounds, BOUNDS)
+    if bounds == "delegated" and (sampling != "safe" or variance_reduction):
+        raise ValueError(
+            "bounds='delegated' needs sampling='safe' and variance_reduction=False: other samplings need no bounds, "
+            "and those of variance reduction come from its anchor, where the solver looks at all rows itself"
+        )
+    if client is not None and bounds != "delegated":
+        raise ValueError("client is for bounds='delegated'; otherwise nothing is computed on its workers")
     begin_time = time.perf_counter()
-    method = StochasticGradientDescent(
-        problem,
-        sampling,
-        variance_reduction,
-        step,
-        starting_point(problem, warm_start),
-        random_state,
-        stepsize=stepsize,
-        batch_size=int(batch_size),
-        average=average,
-        radius=radius,
-    )
-    method.check_bounds = check_bounds
-    return run(
-        method,
-        problem,
-        max_epochs=max_epochs,
-        target=target_of(problem, tol),
-        callbacks=callbacks,
-        trace_every=trace_every,
-        seconds=time.perf_counter() - begin_time,
-    )
+    with contextlib.ExitStack() as stack:
+        crew = None
+        if bounds == "delegated":
+            from surestep.distributed.delegated import make_crew
+
+            crew = stack.enter_context(make_crew(problem.design.rows, problem.fit_intercept, client))
+        method = StochasticGradientDescent(
+            problem,
+            sampling,
+            variance_reduction,
+            step,
+            starting_point(problem, warm_start),
+            random_state,
+            stepsize=stepsize,
+            batch_size=int(batch_size),
+            average=average,
+            radius=radius,
+            crew=crew,
+        )
+        method.check_bounds = check_bounds
+        return run(
+            method,
+            problem,
+            max_epochs=max_epochs,
+            target=target_of(problem, tol),
+            callbacks=callbacks,
+            trace_every=trace_every,
+            seconds=time.perf_counter() - begin_time,
+        )
