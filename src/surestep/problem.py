@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -164,7 +165,7 @@ class Problem:
     def norms(self) -> Array:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
         squares = np.empty(self.n_coordinates)
-        _squared_norms(self.columns, self.weights, squares)
+        squared_norms(self.columns, self.weights, squares)
         return _readonly(np.sqrt(squares))
 
     @cached_property
@@ -266,7 +267,7 @@ class Problem:
         """x = 0 with the best intercept: the optimum for every ``alpha`` from :meth:`alpha_max` on."""
         x = np.zeros(self.n_coordinates)
         if self.fit_intercept:
-            x[-1] = best_shift(self.loss, np.zeros(self.n_samples), self.y, self.weights)
+            x[-1] = self._best_shift(np.zeros(self.n_samples))
         return x
 
     def alpha_max(self) -> float:
@@ -308,12 +309,16 @@ class Problem:
             g[-1] = np.sum(r)
         return g
 
+    def _best_shift(self, z: Array) -> float:
+        """Return the best intercept on top of z."""
+        return best_shift(self.loss, self.n_samples, partial(shift_sums, self.loss, z, self.y, self.weights))
+
     def _balanced(self, z: Array) -> Array:
         """Return derivatives u with sum_i s_i u_i = 0: at z plus the best intercept, the larger side scaled down.
 
         Conjugates are finite at 0, so scaling towards 0 keeps u in their domain.
         """
-        u = self.derivative(z + best_shift(self.loss, z, self.y, self.weights))
+        u = self.derivative(z + self._best_shift(z))
         r = self._weighted(u)
         rising, falling = np.sum(r[r > 0.0]), -np.sum(r[r < 0.0])
         if rising > falling:
@@ -373,7 +378,8 @@ def _readonly(array: Array) -> Array:
 
 
 @jit
-def _squared_norms(lines: Any, weights: Any, out: Any) -> None:
+def squared_norms(lines: Any, weights: Any, out: Any) -> None:
+    """sum_i weights_i a_ij^2 of all lines."""
     for j in range(n_lines(lines)):
         out[j] = squared_norm(lines, j, weights)
 
@@ -423,21 +429,28 @@ def _magnitudes(reg: Any, x: Any, g: Any, out: Any) -> None:
 
 
 @jit
-def best_shift(loss: Any, z: Any, y: Any, weights: Any) -> Any:
+def shift_sums(loss: Any, z: Any, y: Any, weights: Any, b: Any) -> Any:
+    """Sums over samples of s_i times loss'(z_i + b), its absolute value, and loss''(z_i + b)."""
+    slope, size, curvature = 0.0, 0.0, 0.0
+    for i in range(y.size):
+        if weights[i] > 0.0:
+            u = losses.derivative(loss, z[i] + b, y[i])
+            slope += weights[i] * u
+            size += weights[i] * abs(u)
+            curvature += weights[i] * losses.second_derivative(loss, z[i] + b, y[i])
+    return slope, size, curvature
+
+
+def best_shift(loss: Any, n_samples: int, sums: Callable[[float], Iterable[float]]) -> float:
     """Find the b that minimises sum_i s_i loss(z_i + b, y_i), by Newton's method within a bracket.
 
-    Where the loss falls for ever (logistic, with one class only), the search ends far out, where it is flat.
+    ``sums`` gives the :func:`shift_sums` at any b. Where the loss falls for ever (logistic, with one class only), the
+    search ends far out, where it is flat.
     """
     lower, upper, b = -math.inf, math.inf, 0.0
     for _ in range(100):
-        slope, curvature, size = 0.0, 0.0, 0.0
-        for i in range(y.size):
-            if weights[i] > 0.0:
-                u = losses.derivative(loss, z[i] + b, y[i])
-                slope += weights[i] * u
-                size += weights[i] * abs(u)
-                curvature += weights[i] * losses.second_derivative(loss, z[i] + b, y[i])
-        if abs(slope) <= 2.0**-52 * math.sqrt(y.size) * size:  # zero, as far as rounding lets the sum tell
+        slope, size, curvature = sums(b)
+        if abs(slope) <= 2.0**-52 * math.sqrt(n_samples) * size:  # zero, as far as rounding lets the sum tell
             break
         if slope > 0.0:
             upper = b

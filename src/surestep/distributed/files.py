@@ -58,7 +58,9 @@ def read_svmlight(
     chunks = [chunk for path in _found(paths) for chunk in _chunks(path, blocksize)]
     if n_features is None or zero_based == "auto":
         extents = client.gather([client.submit(_extent, *chunk) for chunk in chunks])
-        smallest, largest = (extreme(extent) for extreme, extent in zip((min, max), zip(*extents, strict=True), strict=True))
+        smallest, largest = (
+            extreme(extent) for extreme, extent in zip((min, max), zip(*extents, strict=True), strict=True)
+        )
         zero_based = smallest == 0 if zero_based == "auto" else zero_based
         n_features = largest + int(zero_based) if n_features is None else n_features
     loaded = [delayed(_load, pure=True)(*chunk, n_features, zero_based, np.dtype(dtype)) for chunk in chunks]
