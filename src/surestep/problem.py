@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,7 +57,8 @@ class Problem:
     Parameters
     ----------
     X : array-like or sparse, shape (n_samples, n_features)
-        See :meth:`surestep.design.Design.of`; nothing is copied that need not be.
+        See :meth:`surestep.design.Design.of`; nothing is copied that need not be. A dask array or DataFrame stays in
+        its row partitions on the workers of a cluster: see :mod:`surestep.distributed`.
     y : array-like, shape (n_samples,)
         Targets; for a classification loss exactly two different values, of which the larger one becomes +1.
     loss : str or loss
@@ -88,6 +90,13 @@ class Problem:
     penalty: Separable
     fit_intercept: bool
 
+    def __new__(cls, X: Any = None, *_: Any, **__: Any) -> Problem:
+        """Make a problem over row partitions where X is a dask collection."""
+        if cls is Problem and type(X).__module__.startswith("dask."):
+            # By name: what is distributed stands far to the right of problems.
+            cls = import_module("surestep.distributed").PartitionedProblem
+        return object.__new__(cls)
+
     def __init__(
         self,
         X: Any,
@@ -98,8 +107,8 @@ class Problem:
         fit_intercept: bool = False,
     ) -> None:
         design, loss = Design.of(X), losses.as_loss(loss)
-        targets = _vector("y", y, design.n_samples)
-        _refuse("y", targets, ~np.isfinite(targets), "targets must be finite: drop such samples")
+        targets = checked_vector("y", y, design.n_samples)
+        refuse("y", targets, ~np.isfinite(targets), "targets must be finite: drop such samples")
         classes = None
         if losses.is_classification(loss):
             classes = np.unique(np.asarray(y))
@@ -109,15 +118,31 @@ class Problem:
                     f"y must have exactly two classes for the loss {loss}, but has {classes.size}: {found}"
                 )
             targets = np.where(targets == classes[1], 1.0, -1.0)
+        self._put(design, targets.copy(), classes, loss, _shares(sample_weight, design.n_samples), fit_intercept)
+        self._bind(regularizer)
+
+    @classmethod
+    def made_of(cls, design: Design, y: Array, loss: Any, weights: Array, fit_intercept: bool) -> Problem:
+        """Return a problem without a penalty, of parts that are known to be good; weights are taken as they are.
+
+        If the weights do not add up to one, it is a part of the mean loss of some problem of more samples.
+        """
+        problem = object.__new__(cls)
+        problem._put(design, y, None, loss, weights, fit_intercept)
+        problem._bind(None)
+        return problem
+
+    def _put(
+        self, design: Design, y: Array, classes: Array | None, loss: Any, weights: Array, fit_intercept: bool
+    ) -> None:
         vars(self).update(
             design=design,
-            y=_readonly(targets.copy()),
+            y=_readonly(y),
             classes=classes,
             loss=loss,
-            weights=_readonly(_shares(sample_weight, design.n_samples)),
+            weights=_readonly(weights),
             fit_intercept=bool(fit_intercept),
         )
-        self._bind(regularizer)
 
     def with_regularizer(self, regularizer: Regularizer | None) -> Problem:
         """Return this problem with another regularizer; data, norms and smoothness are shared."""
@@ -175,7 +200,7 @@ class Problem:
 
     def predictor(self, x: ArrayLike) -> Array:
         """Return z = X x, plus the intercept."""
-        x = _vector("x", x, self.n_coordinates)
+        x = checked_vector("x", x, self.n_coordinates)
         z = np.empty(self.n_samples)
         product(self.design.columns, x[: self.n_features], z)
         return z + x[-1] if self.fit_intercept else z
@@ -183,7 +208,7 @@ class Problem:
     def derivative(self, z: Array) -> Array:
         """u_i = derivative of loss(z_i, y_i) in z_i, not weighted."""
         u = np.empty(self.n_samples)
-        _derivatives(self.loss, _vector("z", z, self.n_samples), self.y, u)
+        _derivatives(self.loss, checked_vector("z", z, self.n_samples), self.y, u)
         return u
 
     def residual(self, z: Array) -> Array:
@@ -200,15 +225,14 @@ class Problem:
 
     def objective_at(self, x: ArrayLike, z: Array) -> float:
         """f(x) given z = predictor(x)."""
-        terms, penalties = np.empty(self.n_samples), np.empty(self.n_coordinates)
-        _weighted_values(self.loss, _vector("z", z, self.n_samples), self.y, self.weights, terms)
-        _penalties(self.penalty, _vector("x", x, self.n_coordinates), penalties)
-        return float(np.sum(terms) + np.sum(penalties))
+        terms = np.empty(self.n_samples)
+        _weighted_values(self.loss, checked_vector("z", z, self.n_samples), self.y, self.weights, terms)
+        return float(np.sum(terms) + self._penalty_at(checked_vector("x", x, self.n_coordinates)))
 
     def optimality(self, x: ArrayLike) -> Array:
         """c_j = smallest absolute value in the subdifferential of f at x, for all coordinates; zero at the optimum."""
         c = np.empty(self.n_coordinates)
-        _magnitudes(self.penalty, _vector("x", x, self.n_coordinates), self.gradient(x), c)
+        _magnitudes(self.penalty, checked_vector("x", x, self.n_coordinates), self.gradient(x), c)
         return c
 
     # --- Certificates
@@ -227,26 +251,38 @@ class Problem:
 
             sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)  +  sum_j (psi_j(x_j) + psi_j*(-g_j) + x_j g_j).
         """
-        x = _vector("x", x, self.n_coordinates)
+        x = checked_vector("x", x, self.n_coordinates)
         z = self.predictor(x)
         objective = self.objective_at(x, z)
         u = self._balanced(z) if self.fit_intercept else self.derivative(z)
-        v = -self._correlations(self._weighted(u))
+        return self._gap(x, objective, -self.correlations(u), lambda tau: self.fenchel_young(z, tau * u))
+
+    def _gap(self, x: Array, objective: float, v: Array, loss_terms: Callable[[float], float]) -> Gap:
+        """Return the gap for the dual point tau u, the largest that is feasible, with v = -A^T (s u)."""
         if self.fit_intercept:
             v[-1] = 0.0  # up to rounding it is
         scales = self._feasible_scales(v)
-        tau = np.min(scales)
+        tau = float(np.min(scales))
         if tau == 0.0:
             reason = (
                 f"no finite dual point: feature {np.argmin(scales)} has neither a penalty nor a finite bound on the "
                 "side its gradient pulls it to; add one, or watch `optimality` instead"
             )
             return Gap(math.inf, objective, -math.inf, reason)
-        terms, penalties = np.empty(self.n_samples), np.empty(self.n_coordinates)
-        _weighted_fenchel_young(self.loss, z, tau * u, self.y, self.weights, terms)
+        penalties = np.empty(self.n_coordinates)
         _penalty_fenchel_young(self.penalty, x, tau * v, penalties)
-        gap = max(float(np.sum(terms) + np.sum(penalties)), 0.0)
+        gap = max(float(loss_terms(tau) + np.sum(penalties)), 0.0)
         return Gap(gap, objective, objective - gap, FENCHEL)
+
+    def correlations(self, u: Array) -> Array:
+        """sum_i s_i a_ij u_i for all coordinates."""
+        return self._correlations(self._weighted(u))
+
+    def fenchel_young(self, z: Array, u: Array) -> float:
+        """sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)."""
+        terms = np.empty(self.n_samples)
+        _weighted_fenchel_young(self.loss, z, u, self.y, self.weights, terms)
+        return float(np.sum(terms))
 
     @property
     def has_certificate(self) -> bool:
@@ -278,15 +314,14 @@ class Problem:
         """
         if not getattr(self.regularizer, "l1", 0.0) > 0.0:
             raise ValueError(f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}")
-        z = self.predictor(self.null_point())
-        r = self.residual(z)
+        gradient, energy = self.sums_at(self.null_point())
         c = np.empty(self.n_coordinates)
         smooth = self.penalty._replace(l1=np.zeros(self.n_coordinates))
-        _magnitudes(smooth, np.zeros(self.n_coordinates), self._correlations(r), c)
+        _magnitudes(smooth, np.zeros(self.n_coordinates), gradient, c)
         c, strength = c[: self.n_features], self.penalty.l1[: self.n_features]
         penalised = strength > 0.0
         # Cauchy-Schwarz: what is this small against norm times norm is rounding.
-        rounding = 1e-13 * self.norms[: self.n_features] * math.sqrt(np.sum(r * self.derivative(z)))
+        rounding = 1e-13 * self.norms[: self.n_features] * math.sqrt(energy)
         moving = np.flatnonzero(~penalised & (c > rounding))
         if moving.size:
             raise ValueError(
@@ -296,6 +331,12 @@ class Problem:
         return self.regularizer.alpha * float(np.max(c[penalised] / strength[penalised], initial=0.0))
 
     # --- Parts
+
+    def sums_at(self, x: Array) -> tuple[Array, float]:
+        """Return the gradient of the mean loss, and sum_i s_i u_i^2."""
+        z = self.predictor(x)
+        r = self.residual(z)
+        return self._correlations(r), float(np.sum(r * self.derivative(z)))
 
     def _weighted(self, terms: Array) -> Array:
         """s_i * terms_i, and 0 where s_i = 0 even if the term is infinite."""
@@ -327,6 +368,11 @@ class Problem:
             u[u < 0.0] *= rising / falling
         return u
 
+    def _penalty_at(self, x: Array) -> float:
+        penalties = np.empty(self.n_coordinates)
+        _penalties(self.penalty, x, penalties)
+        return float(np.sum(penalties))
+
     def _feasible_scales(self, v: Array) -> Array:
         scales = np.empty(self.n_coordinates)
         _scales(self.penalty, v, scales)
@@ -340,7 +386,7 @@ class Problem:
         return np.flatnonzero((scales == 0.0)[: self.n_features] & (self.norms[: self.n_features] > 0.0))
 
 
-def _vector(name: str, values: ArrayLike, length: int) -> Array:
+def checked_vector(name: str, values: ArrayLike, length: int) -> Array:
     """Check that the values are real and as many as they should be; return them as contiguous float64."""
     array = np.asarray(values)
     if array.shape != (length,):
@@ -350,7 +396,8 @@ def _vector(name: str, values: ArrayLike, length: int) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def _refuse(name: str, array: Array, bad: Array, reason: str) -> None:
+def refuse(name: str, array: Array, bad: Array, reason: str) -> None:
+    """Raise an error that names the first bad entry, if there is one."""
     if np.any(bad):
         at = np.flatnonzero(bad)[0]
         raise ValueError(f"{name}[{at}] is {array[at]}; {reason}")
@@ -360,9 +407,9 @@ def _shares(sample_weight: ArrayLike | None, n_samples: int) -> Array:
     """Weights that sum to one."""
     if sample_weight is None:
         return np.full(n_samples, 1.0 / n_samples)
-    weights = _vector("sample_weight", sample_weight, n_samples)
+    weights = checked_vector("sample_weight", sample_weight, n_samples)
     bad = ~(np.isfinite(weights) & (weights >= 0.0))
-    _refuse("sample_weight", weights, bad, "weights must be finite and >= 0; a sample of weight 0 is left out")
+    refuse("sample_weight", weights, bad, "weights must be finite and >= 0; a sample of weight 0 is left out")
     if not np.any(weights):
         raise ValueError("sample_weight is 0 for every sample; at least one must be positive")
     weights = weights / np.max(weights)  # first, so that the sum cannot overflow

@@ -8,5 +8,7 @@ problem = ss.Problem(X, y, "logistic", ss.L1(1e-4))    # any dask array or DataF
 result = ss.minimize(problem)                          # or ss.path(problem), or an estimator's fit(X, y)
 """
 
-from surestep.distributed.clients import cluster as cluster
-from surestep.distributed.files import read_svmlight as read_svmlight
+from surestep.distributed._clients import cluster as cluster
+from surestep.distributed._files import read_svmlight as read_svmlight
+from surestep.distributed._problem import PartitionedProblem as PartitionedProblem
+from surestep.distributed._samples import PartitionedSamples as PartitionedSamples

@@ -163,14 +163,16 @@ class Gram:
         """G, a view."""
         return self._store[: self._n, : self._n]
 
-    def extend(self, new: Integers) -> None:
-        """Let more coordinates be members of W."""
+    def extend(self, new: Integers, later: bool = False) -> None:
+        """Let more coordinates be members of W; ``later``: their lines are left to `renew`."""
         first, self._n = self._n, self._n + new.size
         if self._n > self._store.shape[0]:
             store = np.zeros((2 * self._n, 2 * self._n))
             store[:first, :first] = self._store[:first, :first]
             self._store = store
         self._source.join(new)
+        if later:
+            return
         matrix = self.matrix
         self._source.add_lines(first, matrix[first:])
         matrix[:first, first:] = matrix[first:, :first].T
@@ -216,12 +218,10 @@ class Products:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
         if self._dense is not None:
             out += self._multiplied(first)
-            if first == 0:
-                _mirror(out)
         else:
             at = (self._begin if first > 0 else self._rows.starts[:-1]).copy()
             _add_products(self._columns, self._rows, self._weights, self._members, first, at, out)
-            _mirror(out[:, first:])
+        mirror(out[:, first:])
 
     def _gather(self, members: Integers) -> Array:
         assert self._dense is not None
@@ -266,7 +266,7 @@ def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
 
 
 @jit
-def _mirror(matrix: Array) -> None:
+def mirror(matrix: Array) -> None:
     """Copy the part below the diagonal to the part above it."""
     for p in range(matrix.shape[0]):
         for q in range(p):

@@ -145,6 +145,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         return residuals(loss, self._z, y, weights, self._u, self._r)
 
     def gradient(self, listed: Integers) -> Array:
+        listed = np.asarray(listed, np.int64)
         out, n_parts = np.empty(listed.size), self._pool._max_workers
         if n_parts == 1:
             dots(self._columns, listed, self._r, out)

@@ -234,7 +234,7 @@ class _Rounds:
         self._members = np.concatenate([self._members, new])
         if self._gram is not None:
             if self._samples.pays(self._members):
-                self._gram.extend(new)
+                self._gram.extend(new, later=self._curved)
             else:
                 self._gram = None
 

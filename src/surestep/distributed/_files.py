@@ -13,7 +13,7 @@ import scipy.sparse
 from numpy.typing import DTypeLike
 
 from surestep.datasets import svmlight
-from surestep.distributed.clients import active_client
+from surestep.distributed._clients import active_client
 
 Paths = os.PathLike[str] | str | Iterable[os.PathLike[str] | str]
 
