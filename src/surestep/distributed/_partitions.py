@@ -5,26 +5,35 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from surestep.distributed._clients import active_client
-from surestep.distributed._parts import Answer, Array, Order, Part, centred, column_sums, forget, serve, summary, total
+from surestep.distributed._parts import (
+    Answer,
+    Array,
+    Order,
+    Part,
+    answer,
+    centred,
+    column_sums,
+    end,
+    itself,
+    number,
+    summary,
+    total,
+)
 
 logger = logging.getLogger("surestep")
-
-# An order larger than this is handed to the workers before the tasks that need it, which go through the scheduler.
-_LARGE = 1 << 20
 
 
 class Partitions:
     """Data in parts, a Dask future each: Dask computes those anew that were on a worker which dies.
 
-    An exchange is one task a worker, for all the parts it holds. Parts are spread evenly over the workers, and stay
-    where they are until a worker comes or goes.
+    An exchange is one message to each worker and one back, for all the parts it holds. Parts are spread evenly over the
+    workers, and stay where they are until a worker comes or goes.
 
     Attributes
     ----------
@@ -58,7 +67,7 @@ class Partitions:
         self.y_shape, self.y_kind, self.has_weights = first.y_shape, first.y_kind, first.has_weights
         self.exchanges, self.bytes_sent, self.bytes_received, self.seconds = 0, 0, 0, 0.0
         self._workers: frozenset[str] = frozenset()
-        self._placed: dict[str, list[Any]] = {}
+        self._placed: dict[str, list[int]] = {}  # empty where it has to be found out
 
     @classmethod
     def of(cls, X: Any, y: Any, sample_weight: Any = None, client: Any = None) -> Partitions:
@@ -100,97 +109,93 @@ class Partitions:
         ``log`` is asked for what brings parts to where the order finds them, if some are not there.
         """
         begin, computing = time.perf_counter(), 0.0
-        waiting = self._placement()
-        values = []
+        waiting, values = set(range(self.n_parts)), []
         while waiting:
-            answers = self._asked(order, waiting)
-            # A worker is alone with its part of the time, and the others with theirs: the slowest is waited for.
-            computing += max(answer.seconds for answer in answers)
-            values += [answer.value for answer in answers if not answer.missing]
-            waiting = {name: waiting[name] for name, answer in zip(waiting, answers, strict=True) if answer.missing}
+            groups = {name: [k for k in places if k in waiting] for name, places in self._placement().items()}
+            groups = {name: places for name, places in groups.items() if places}
+            answers = self._asked(order, groups)
+            # Workers compute at the same time: the slowest is waited for.
+            computing += max((found.seconds for found in answers.values()), default=0.0)
+            for name, found in answers.items():
+                if not found.missing:
+                    values.append(found.value)
+                    waiting.difference_update(groups[name])
+            if len(answers) < len(groups):  # somebody went, or lost something: look who is there, and has what
+                self._placed = {}
             order = order._replace(log=log())
         self.exchanges += 1
         self.seconds += max(time.perf_counter() - begin - computing, 0.0)
         return total(values)
 
-    def _asked(self, order: Order, groups: dict[str, list[Any]]) -> list[Answer]:
-        """Have an order done by some workers."""
+    def _asked(self, order: Order, groups: dict[str, list[int]]) -> dict[str, Answer]:
+        """Return the answers of the workers that are still there and have all that they are asked for.
+
+        By messages and not by tasks, which take several times as long to come and go.
+        """
         from distributed.protocol.pickle import dumps, loads
 
-        message: Any = dumps(order)
+        message = dumps(order)
+        keys = {name: [self._futures[k].key for k in places] for name, places in groups.items()}
         self.bytes_sent += len(message) * len(groups)
-        if len(message) > _LARGE:
-            message = self._client.scatter(message, broadcast=True, hash=False)
-        tasks = [
-            # Dask lets a task go to another worker where this one is no more, with the parts it needs.
-            self._client.submit(_serve, parts, message, workers=[name], allow_other_workers=True, pure=False)
-            for name, parts in groups.items()
-        ]
-        try:
-            answers = self._client.gather(tasks)
-        except BaseException:
-            self._client.cancel(tasks)
-            raise
-        if any(where != name for name, (where, _) in zip(groups, answers, strict=True)):
-            self._workers = frozenset()  # somebody went: look who is there
-        self.bytes_received += sum(len(answer) for _, answer in answers)
-        return [loads(answer) for _, answer in answers]
+        found = self._client.run(answer, message, keys, workers=list(groups), on_error="return")
+        answers = {}
+        for name in groups:
+            value = found.get(name)
+            if isinstance(value, Exception) and not isinstance(value, OSError):  # that is a worker which went
+                raise value
+            if isinstance(value, bytes):
+                self.bytes_received += len(value)
+                answers[name] = loads(value)
+        return answers
 
     def forget(self, fit: str) -> None:
-        """End a fit on the workers that are there; parts that go elsewhere do not take it along."""
+        """End a fit on the workers; parts that go elsewhere do not take it along."""
+        keys = {name: [self._futures[k].key for k in places] for name, places in self._placed.items()}
         try:
-            present = self._client.nthreads()
-            self._client.gather(
-                [
-                    self._client.submit(forget, parts, fit, workers=[name], allow_other_workers=True, pure=False)
-                    for name, parts in self._placed.items()
-                    if name in present
-                ]
-            )
-        except Exception as error:  # the cluster may be what failed; a fit ends with its parts at the latest
+            self._client.run(end, fit, keys, workers=list(keys), on_error="ignore")
+        except OSError as error:  # the cluster may be what failed; a fit ends with its parts at the latest
             logger.debug("a fit could not be ended on the workers: %s", error)
+
+    # --- Who has what
 
     def look_around(self) -> None:
         """Place the parts anew if a worker came or went."""
-        present = frozenset(self._client.nthreads())
-        if present != self._workers:
-            self._workers, self._placed = present, self._spread(sorted(present))
+        if frozenset(self._client.nthreads()) != self._workers:
+            self._placed = {}
 
-    def _placement(self) -> dict[str, list[Any]]:
-        """Return workers and the parts they are asked for."""
-        if not self._workers:
-            self.look_around()
+    def _placement(self) -> dict[str, list[int]]:
+        """Return workers, and the numbers of the parts that they hold and are asked for."""
+        while not self._placed:
+            self.each(number)  # Dask computes anew what was lost
+            self._workers = frozenset(self._client.nthreads())
+            holders = self._client.who_has(self._futures)
+            held = [self._workers & frozenset(holders.get(future.key, ())) for future in self._futures]
+            if all(held):  # else the scheduler is about to notice that somebody went
+                self._placed = self._spread(held)
         return self._placed
 
-    def _spread(self, workers: list[str]) -> dict[str, list[Any]]:
-        """Give every worker as many parts as any other, those it holds first."""
-        if not workers:
-            raise RuntimeError("the cluster has no workers")
-        holders = self._client.who_has(self._futures)
-        load: Counter[str] = Counter()
-        room = math.ceil(self.n_parts / len(workers))
-        chosen: dict[int, str] = {}
-        for k, future in enumerate(self._futures):
-            near = [name for name in holders.get(future.key, ()) if name in workers and load[name] < room]
-            if near:
-                chosen[k] = min(near, key=load.__getitem__)
-                load[chosen[k]] += 1
-        for k in range(self.n_parts):
-            if k not in chosen:
-                chosen[k] = min(workers, key=load.__getitem__)
-                load[chosen[k]] += 1
-        groups: dict[str, list[Any]] = {}
-        for k in range(self.n_parts):
-            groups.setdefault(chosen[k], []).append(self._futures[k])
-        return groups
+    def _spread(self, held: list[frozenset[str]]) -> dict[str, list[int]]:
+        """Give every worker as many parts as any other, those it holds first; have the rest brought to it."""
+        room = math.ceil(self.n_parts / len(self._workers))
+        placed: dict[str, list[int]] = {name: [] for name in sorted(self._workers)}
 
+        def put(k: int, names: Iterable[str]) -> bool:
+            name = min(names, key=lambda name: (len(placed[name]), name), default="")
+            if name and len(placed[name]) < room:
+                placed[name].append(k)
+                return True
+            return False
 
-def _serve(parts: Iterable[Part], message: bytes) -> tuple[str, bytes]:
-    """Return the worker's name, and its answer; both ways as bytes, which are counted."""
-    from distributed import get_worker
-    from distributed.protocol.pickle import dumps, loads
-
-    return get_worker().address, dumps(serve(parts, loads(message)))
+        rest = [k for k in range(self.n_parts) if not put(k, held[k])]
+        for k in rest:
+            put(k, placed)
+        for name, places in placed.items():
+            for k in set(places) & set(rest):
+                self._futures[k] = self._client.submit(
+                    itself, self._futures[k], workers=[name], allow_other_workers=True, pure=False
+                )
+        self.each(number)
+        return placed
 
 
 def _row_partitions(X: Any) -> tuple[list[Any], Any]:

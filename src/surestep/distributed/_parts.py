@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -141,6 +142,16 @@ def summary(part: Part) -> Summary:
     return Summary(*design.shape, str(design.dtype), y.shape[1:], y.dtype.kind, part.weights is not None)
 
 
+def number(part: Part) -> int:
+    """Return its number: it is there."""
+    return part.number
+
+
+def itself(part: Part) -> Part:
+    """Return the part, to have it on another worker."""
+    return part
+
+
 def labels_of(part: Part) -> tuple[Array, Array]:
     """Return the different labels, and the row of the first of each."""
     return np.unique(part.y, return_index=True)
@@ -227,16 +238,37 @@ def serve(parts: Iterable[Part], order: Order) -> Answer:
     else:
         value = total([getattr(samples, name)(*arguments) for samples in fits])
     for part, samples in zip(parts, fits, strict=True):
-        if order.fit not in part.ended:  # by somebody who did not wait for this task
+        if order.fit not in part.ended:  # by somebody who did not wait for this
             part.fits[order.fit] = order.version + 1, samples
     return Answer(value, False, time.perf_counter() - begin)
 
 
-def forget(parts: Iterable[Part], fit: str) -> None:
-    """End a fit."""
-    for part in parts:
-        part.ended.add(fit)
-        part.fits.pop(fit, None)
+async def answer(message: bytes, keys: dict[str, list[str]], dask_worker: Any) -> bytes | None:
+    """Answer an order, on the worker, where its tasks run too; None if it does not hold what it is asked for.
+
+    Orders and answers go as bytes, which are counted.
+    """
+    parts = [dask_worker.data.get(key) for key in keys[dask_worker.address]]
+    if any(part is None for part in parts):
+        return None
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(dask_worker.executors["default"], _answered, parts, message)
+
+
+def _answered(parts: list[Part], message: bytes) -> bytes:
+    from distributed.protocol.pickle import dumps, loads
+
+    found: bytes = dumps(serve(parts, loads(message)))
+    return found
+
+
+def end(fit: str, keys: dict[str, list[str]], dask_worker: Any) -> None:
+    """End a fit, on the worker."""
+    for key in keys[dask_worker.address]:
+        part = dask_worker.data.get(key)
+        if part is not None:
+            part.ended.add(fit)
+            part.fits.pop(fit, None)
 
 
 def total(values: Iterable[Any]) -> Any:
