@@ -175,9 +175,10 @@ def test_only_what_is_not_certified_is_asked_for_and_it_is_counted(near):
     rows = []
     ss.minimize(parted, tol=1e-10, callbacks=[lambda progress: rows.append(dict(progress.row))])
     assert len(rows) > 3
-    received = np.diff([row["bytes_received"] for row in rows])
-    assert rows[0]["bytes_received"] > 2 * 8 * 2000  # two workers, one gradient
-    assert np.all(received < 2 * 8 * 2000)
+    gradient = 2 * 8 * 2000  # two workers, one number a column
+    assert rows[0]["bytes_received"] > gradient
+    assert rows[-1]["passes"] - rows[-2]["passes"] < 0.5
+    assert rows[-1]["bytes_received"] - rows[-2]["bytes_received"] < gradient / 2
     assert np.all(np.diff([row["exchanges"] for row in rows]) <= 5)
     assert all(row["bytes_sent"] > 0 and row["communication"] >= 0.0 for row in rows)
 
@@ -319,7 +320,11 @@ def test_the_active_client_is_used(client):
     assert ss.minimize(problem).status.success
 
 
-def test_without_a_client_it_says_what_to_do():
+def test_without_a_client_it_says_what_to_do(monkeypatch):
+    def nobody():
+        raise ValueError
+
+    monkeypatch.setattr("distributed.get_client", nobody)
     with pytest.raises(ValueError, match=r"no client is active: make a distributed.Client"):
         ss.Problem(da.ones((4, 2)), da.ones(4))
 
@@ -396,20 +401,20 @@ def test_what_needs_all_rows_says_so(solver, near):
 # --- Files
 
 
-@pytest.mark.parametrize("blocksize", [50, 400, 1 << 20])
+@pytest.mark.parametrize("blocksize", [300, 1 << 20])
 def test_files_are_read_in_chunks(blocksize, tmp_path, near):
     local = lasso(n=30, d=40)
     X, y = matrix(local), np.array(local.y)
     for k, name in enumerate(["a.svm", "b.svm", "c.svm.gz"]):
         save_svmlight(X[10 * k : 10 * k + 10], y[10 * k : 10 * k + 10], tmp_path / name)
     expected = ss.minimize(local, tol=1e-12).objective
-    for paths in (tmp_path / "*.svm*", [tmp_path / name for name in ("a.svm", "b.svm", "c.svm.gz")]):
-        for known in ({}, {"n_features": 40, "zero_based": False}):
-            parts, targets = read_svmlight(paths, blocksize=blocksize, client=near, **known)
-            assert parts.shape[1] == 40
-            problem = PartitionedProblem(parts, targets, "squared", local.regularizer, client=near)
-            assert problem.n_samples == 30
-            assert ss.minimize(problem, tol=1e-12).objective == pytest.approx(expected, rel=1e-11)
+    names = [tmp_path / name for name in ("a.svm", "b.svm", "c.svm.gz")]
+    for paths, known in ((tmp_path / "*.svm*", {}), (names, {"n_features": 40, "zero_based": False})):
+        parts, targets = read_svmlight(paths, blocksize=blocksize, client=near, **known)
+        assert parts.shape[1] == 40
+        problem = PartitionedProblem(parts, targets, "squared", local.regularizer, client=near)
+        assert problem.n_samples == 30
+        assert ss.minimize(problem, tol=1e-12).objective == pytest.approx(expected, rel=1e-11)
 
 
 def test_files_by_a_cluster(tmp_path, client):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surestep import losses
+from surestep._intercept import best_shift, shift_sums
 from surestep._jit import jit
 from surestep.design import Design, Lines, WithIntercept, n_lines, product, squared_norm, transposed_product
 from surestep.regularizers import (
@@ -92,7 +93,7 @@ class Problem:
 
     def __new__(cls, X: Any = None, *_: Any, **__: Any) -> Problem:
         """Make a problem over row partitions where X is a dask collection."""
-        if cls is Problem and type(X).__module__.startswith("dask."):
+        if cls is Problem and is_partitioned(X):
             # By name: what is distributed stands far to the right of problems.
             cls = import_module("surestep.distributed").PartitionedProblem
         return object.__new__(cls)
@@ -386,6 +387,11 @@ class Problem:
         return np.flatnonzero((scales == 0.0)[: self.n_features] & (self.norms[: self.n_features] > 0.0))
 
 
+def is_partitioned(X: Any) -> bool:
+    """Whether X is a dask collection: data in partitions, which may be on many machines."""
+    return type(X).__module__.startswith("dask.")
+
+
 def checked_vector(name: str, values: ArrayLike, length: int) -> Array:
     """Check that the values are real and as many as they should be; return them as contiguous float64."""
     array = np.asarray(values)
@@ -473,40 +479,3 @@ def _scales(reg: Any, v: Any, out: Any) -> None:
 def _magnitudes(reg: Any, x: Any, g: Any, out: Any) -> None:
     for j in range(x.size):
         out[j] = abs(min_subgradient(reg, j, x[j], g[j]))
-
-
-@jit
-def shift_sums(loss: Any, z: Any, y: Any, weights: Any, b: Any) -> Any:
-    """Sums over samples of s_i times loss'(z_i + b), its absolute value, and loss''(z_i + b)."""
-    slope, size, curvature = 0.0, 0.0, 0.0
-    for i in range(y.size):
-        if weights[i] > 0.0:
-            u = losses.derivative(loss, z[i] + b, y[i])
-            slope += weights[i] * u
-            size += weights[i] * abs(u)
-            curvature += weights[i] * losses.second_derivative(loss, z[i] + b, y[i])
-    return slope, size, curvature
-
-
-def best_shift(loss: Any, n_samples: int, sums: Callable[[float], Iterable[float]]) -> float:
-    """Find the b that minimises sum_i s_i loss(z_i + b, y_i), by Newton's method within a bracket.
-
-    ``sums`` gives the :func:`shift_sums` at any b. Where the loss falls for ever (logistic, with one class only), the
-    search ends far out, where it is flat.
-    """
-    lower, upper, b = -math.inf, math.inf, 0.0
-    for _ in range(100):
-        slope, size, curvature = sums(b)
-        if abs(slope) <= 2.0**-52 * math.sqrt(n_samples) * size:  # zero, as far as rounding lets the sum tell
-            break
-        if slope > 0.0:
-            upper = b
-        else:
-            lower = b
-        if upper - lower == math.inf:  # the minimiser is at least the first step away, then go on in ever larger steps
-            b = 4.0 * b if b != 0.0 else -slope / losses.smoothness(loss)
-            continue
-        middle = 0.5 * (lower + upper)
-        newton = b - slope / curvature if curvature > 0.0 else middle
-        b = newton if lower < newton < upper else middle
-    return b

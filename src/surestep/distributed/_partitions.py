@@ -21,10 +21,13 @@ from surestep.distributed._parts import (
     column_sums,
     end,
     itself,
+    label_weights,
+    labels_of,
     number,
     summary,
     total,
 )
+from surestep.problem import is_partitioned
 
 logger = logging.getLogger("surestep")
 
@@ -39,6 +42,7 @@ class Partitions:
     ----------
     n_samples, n_features : int
     dtype : dtype of X
+    is_sparse : bool, whether some of it is
     y_shape, y_kind : shape of y after its first dimension, and the kind of its dtype
     has_weights : bool
     exchanges, bytes_sent, bytes_received, seconds
@@ -64,6 +68,7 @@ class Partitions:
         self.n_samples: int = sum(found.n_samples for found in summaries)
         self.n_features: int = first.n_features
         self.dtype = np.result_type(*(summaries[k].dtype for k in kept))
+        self.is_sparse = any(summaries[k].is_sparse for k in kept)
         self.y_shape, self.y_kind, self.has_weights = first.y_shape, first.y_kind, first.has_weights
         self.exchanges, self.bytes_sent, self.bytes_received, self.seconds = 0, 0, 0, 0.0
         self._workers: frozenset[str] = frozenset()
@@ -88,6 +93,14 @@ class Partitions:
     def n_parts(self) -> int:
         """Number of parts that have any rows."""
         return len(self._futures)
+
+    def labels(self) -> list[tuple[Array, Array]]:
+        """Return the different labels in each part, and the row of the first of each."""
+        return self.each(labels_of)
+
+    def label_weights(self, labels: Array) -> Array:
+        """Return the sum of the weights of all samples with each label."""
+        return np.asarray(total(self.each(label_weights, labels)))
 
     def centred(self) -> tuple[Partitions, Array]:
         """Return dense data with the mean row taken off every row, and the mean row."""
@@ -215,7 +228,7 @@ def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
 
     lengths = X.chunks[0] if hasattr(X, "chunks") else (math.nan,)
     known = not any(map(math.isnan, lengths))
-    if not type(values).__module__.startswith("dask."):
+    if not is_partitioned(values):
         if not known:
             raise ValueError(f"{name} must be a dask collection, because the lengths of the partitions are not known")
         values = np.asarray(values)

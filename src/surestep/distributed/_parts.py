@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surestep._intercept import shift_sums
 from surestep.design import Design
-from surestep.problem import Problem, checked_vector, refuse, shift_sums, squared_norms
+from surestep.problem import Problem, checked_vector, refuse, squared_norms
 from surestep.solvers._samples import LocalSamples
 
 Array = NDArray[Any]
@@ -129,6 +130,7 @@ class Summary(NamedTuple):
     n_samples: int
     n_features: int
     dtype: str
+    is_sparse: bool
     y_shape: tuple[int, ...]
     y_kind: str
     has_weights: bool
@@ -137,9 +139,11 @@ class Summary(NamedTuple):
 def summary(part: Part) -> Summary:
     """Return what the coordinator has to know."""
     if part.design is None:
-        return Summary(0, 0, "", (), "", False)
+        return Summary(0, 0, "", False, (), "", False)
     design, y = part.design, part.y
-    return Summary(*design.shape, str(design.dtype), y.shape[1:], y.dtype.kind, part.weights is not None)
+    return Summary(
+        *design.shape, str(design.dtype), design.is_sparse, y.shape[1:], y.dtype.kind, part.weights is not None
+    )
 
 
 def number(part: Part) -> int:
@@ -184,7 +188,8 @@ def column_sums(part: Part) -> Array:
 def centred(part: Part, offset: Array) -> Part:
     """Return the part with an offset taken off every row of a dense design."""
     assert part.design is not None
-    return Part(part.number, Design.of((part.design.columns.values - offset[:, None]).T), part.y, part.weights)
+    values = part.design.columns.values - offset[:, None]
+    return Part(part.number, Design.of(values.T), part.y, part.weights)
 
 
 # --- What is asked of all parts, time and again: sums over rows

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surestep import losses
+from surestep._intercept import best_shift
 from surestep.distributed._partitions import Partitions
-from surestep.distributed._parts import Order, Spec, Targets, labels_of, largest_weight, weight_sum
-from surestep.problem import Array, Gap, Problem, best_shift, checked_vector
+from surestep.distributed._parts import Order, Spec, Targets, largest_weight, weight_sum
+from surestep.problem import Array, Gap, Problem, checked_vector
 from surestep.regularizers import Regularizer
 
 
@@ -58,18 +59,11 @@ class PartitionedProblem(Problem):
         self._bind(regularizer)
 
     @classmethod
-    def over(
-        cls,
-        partitions: Partitions,
-        targets: Targets,
-        loss: Any,
-        regularizer: Regularizer | None,
-        fit_intercept: bool,
-    ) -> PartitionedProblem:
-        """Return one of several problems over the same data."""
+    def over(cls, partitions: Partitions, targets: Targets, loss: Any, fit_intercept: bool) -> PartitionedProblem:
+        """Return one of several problems over the same data, without a penalty."""
         problem = object.__new__(cls)
         problem._fill(partitions, targets, None, loss, fit_intercept)
-        problem._bind(regularizer)
+        problem._bind(None)
         return problem
 
     def _fill(
@@ -173,7 +167,7 @@ class PartitionedProblem(Problem):
 
 def _two_classes(partitions: Partitions, loss: Any) -> Array:
     """Return the two labels there are in all partitions; others are named with the place of the first."""
-    found = partitions.each(labels_of)
+    found = partitions.labels()
     classes, counts = np.unique(np.concatenate([labels for labels, _ in found]), return_counts=True)
     if classes.size == 2:
         return classes

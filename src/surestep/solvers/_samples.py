@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep import losses
+from surestep._intercept import shift_sums
 from surestep.bounds.choose import lengths
 from surestep.design import product, transposed_product
-from surestep.problem import Problem, shift_sums, squared_norms
+from surestep.problem import Problem, squared_norms
 from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
 from surestep.solvers._gram import Products, Source, pays

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surestep import losses
+from surestep._intercept import best_shift
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
-from surestep.problem import FENCHEL, Gap, Problem, best_shift
+from surestep.problem import FENCHEL, Gap, Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
 from surestep.solvers._gram import Gram, descend_on_gram, jump
