@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -147,7 +148,7 @@ class Partitions:
         """
         from distributed.protocol.pickle import dumps, loads
 
-        message = dumps(order)
+        message = zlib.compress(dumps(order), level=1)  # points have many zeros, and lists of columns long runs
         keys = {name: [self._futures[k].key for k in places] for name, places in groups.items()}
         self.bytes_sent += len(message) * len(groups)
         found = self._client.run(answer, message, keys, workers=list(groups), on_error="return")

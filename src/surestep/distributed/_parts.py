@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -263,7 +264,7 @@ async def answer(message: bytes, keys: dict[str, list[str]], dask_worker: Any) -
 def _answered(parts: list[Part], message: bytes) -> bytes:
     from distributed.protocol.pickle import dumps, loads
 
-    found: bytes = dumps(serve(parts, loads(message)))
+    found: bytes = dumps(serve(parts, loads(zlib.decompress(message))))
     return found
 
 
