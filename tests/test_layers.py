@@ -86,6 +86,15 @@ def test_sampling_knows_no_matrices_and_solvers_no_estimators():
             assert not re.search(r"^\s*(import|from) sklearn", text, re.MULTILINE), path
 
 
+def test_dask_is_imported_where_it_is_needed_only():
+    """It is an extra: no module imports it when it is imported itself."""
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
+                assert not {name.split(".")[0] for name in names} & {"dask", "distributed"}, path
+
+
 def test_every_public_name_is_documented():
     names = [name for name in vars(surestep) if not name.startswith("_")]
     objects = [getattr(surestep, name) for name in names]
