@@ -51,26 +51,27 @@ def in_partitions(X, y, n_parts: int):
     return tuple(part.persist() for part in parts)
 
 
-def report(name: str, X, y) -> None:
-    problem = lasso(X, y)
+def report(name: str, X, y, times: int = 1) -> None:
+    """Compare one process and two workers, on all rows, or on all rows several times."""
+    X_, y_ = in_partitions(X, y, N_WORKERS)
+    problem = lasso(scipy.sparse.vstack([X] * times), np.tile(y, times))
     local, seconds = timed(problem)
     print(
-        f"{name}: {X.shape[0]} x {X.shape[1]}, lambda_max/100, {np.count_nonzero(local.coef)} of the solution not zero"
+        f"{name}: {problem.n_samples} x {problem.n_features}, {np.count_nonzero(local.coef)} of the solution not zero"
     )
     print(f"  {'one process':<14}{local.n_epochs:>4.0f} rounds {seconds:>8.3f} s")
-    for n_parts in (N_WORKERS, 4 * N_WORKERS):
-        parts = ss.Problem(*in_partitions(X, y, n_parts), regularizer=problem.regularizer)
-        result, seconds = timed(parts)
-        row = result.trace.last
-        assert abs(result.objective - local.objective) <= 2 * TOL * problem.objective(np.zeros(X.shape[1]))
-        each = 1e3 * row["communication"] / row["exchanges"]
-        print(
-            f"  {n_parts:>2} partitions {result.n_epochs:>4.0f} rounds {seconds:>8.3f} s, "
-            f"{row['communication']:.3f} s of them communication: {row['exchanges']:.0f} exchanges of {each:.1f} ms, "
-            f"{row['bytes_sent'] / 1e6:.2f} MB sent, {row['bytes_received'] / 1e6:.2f} MB received; "
-            f"working set {row['working_set']:.0f}, passes {row['passes']:.1f}"
-        )
-    print(flush=True)
+    parts = ss.Problem(da.concatenate([X_] * times), da.concatenate([y_] * times), regularizer=problem.regularizer)
+    result, seconds = timed(parts)
+    row = result.trace.last
+    assert abs(result.objective - local.objective) <= 2 * TOL * problem.objective(np.zeros(X.shape[1]))
+    each = 1e3 * row["communication"] / row["exchanges"]
+    print(
+        f"  {parts.partitions.n_parts:>2} partitions {result.n_epochs:>4.0f} rounds {seconds:>8.3f} s, "
+        f"{row['communication']:.3f} s of them communication: {row['exchanges']:.0f} exchanges of {each:.1f} ms, "
+        f"{row['bytes_sent'] / 1e6:.2f} MB sent, {row['bytes_received'] / 1e6:.2f} MB received; "
+        f"working set {row['working_set']:.0f}, passes {row['passes']:.1f}\n",
+        flush=True,
+    )
 
 
 def against_peers(name: str, X, y) -> None:
@@ -119,7 +120,8 @@ def main() -> None:
     with cluster(n_workers=N_WORKERS):
         for name in ("rcv1_subset.binary", "imdb_counts"):
             X, y = real(name)
-            report(name, scipy.sparse.csr_array(X), y)
+            for times in (1, 8):
+                report(f"{name}, rows {times} times" if times > 1 else name, scipy.sparse.csr_array(X), y, times)
         X, y = most_frequent(*real("imdb_counts"), 500)
         against_peers("imdb_counts, 500 most frequent columns", X.toarray(), y)
 
