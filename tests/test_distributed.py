@@ -11,9 +11,12 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.datasets import save_svmlight
+from surestep.solvers._samples import LocalSamples, Samples
 from zoo import LOSSES, REGULARIZERS, problems
 
 pytest.importorskip("distributed", reason="data in row partitions need Dask, the extra [dask]")
@@ -181,6 +184,39 @@ def test_only_what_is_not_certified_is_asked_for_and_it_is_counted(near):
     assert rows[-1]["bytes_received"] - rows[-2]["bytes_received"] < gradient / 2
     assert np.all(np.diff([row["exchanges"] for row in rows]) <= 5)
     assert all(row["bytes_sent"] > 0 and row["communication"] >= 0.0 for row in rows)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.integers(2, 9), st.sampled_from(["squared", "logistic"]))
+def test_every_answer_is_the_sum_over_the_parts(seed, n_parts, loss):
+    """What the solver relies on: whatever it asks of parts adds up to what it would hear of all rows."""
+    problem = lasso(n=20, d=12, seed=seed, loss=loss, fit_intercept=True)
+    local, parted = pair(problem, n_parts, in_process.Client())
+    rng = np.random.default_rng(seed)
+    x, change = 0.1 * rng.standard_normal((2, local.n_coordinates))
+    new, more = np.split(rng.permutation(local.n_coordinates), [5])
+    answers = []
+    for samples in (LocalSamples(local), _samples.PartitionedSamples(parted)):
+        samples.restart(x)
+        said = [samples.lengths(), samples.shift_sums(0.3)]
+        samples.shift(0.3)
+        said += [samples.residuals(), samples.gradient(new), samples.loss_terms(0.7)]
+        samples.bend(1e-6)
+        samples.join(new)
+        lines = np.zeros((5, 6))[:, :5]
+        samples.add_lines(0, lines)
+        samples.join(more)
+        others = np.zeros((more.size, local.n_coordinates + 1))[:, :-1]
+        samples.add_lines(5, others)
+        samples.aim(new, change[new])
+        said += [lines, others, samples.diagonal(), samples.curved(x), samples.slopes(0.0, 1.0), samples.slopes(0.5)]
+        samples.go(0.25)
+        said += [samples.model_gradient(more)]
+        samples.add(more, change[more])
+        said += [samples.residuals()]
+        answers.append(said)
+    for one, many in zip(*answers, strict=True):
+        np.testing.assert_allclose(many, one, rtol=1e-11, atol=1e-13)
 
 
 # --- Whatever happens
@@ -449,8 +485,6 @@ def test_a_cluster_by_its_address(client):
 
 def test_samples_of_both_kinds_can_do_the_same():
     """What the solver may ask is the protocol; nothing of it is missing in partitions."""
-    from surestep.solvers._samples import LocalSamples, Samples
-
     for name in vars(Samples):
         if not name.startswith("_") and name != "whole":
             assert hasattr(_samples.PartitionedSamples, name), name
