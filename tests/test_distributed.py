@@ -24,7 +24,7 @@ pytest.importorskip("distributed", reason="data in row partitions need Dask, the
 import dask.array as da
 
 import in_process
-from surestep.distributed import PartitionedProblem, _samples, cluster, read_svmlight
+from surestep.distributed import PartitionedProblem, _partitions, _samples, cluster, read_svmlight
 from surestep.distributed._parts import Part
 
 ZOO = dict(problems())
@@ -249,6 +249,26 @@ def test_fits_follow_parts_that_move(loss, regularizer, n_parts, near):
     assert two.status.success
     assert moved.partitions._client.n_runs > 16
     assert two.objective == pytest.approx(one.objective, rel=1e-12)
+
+
+def test_workers_that_never_answer_are_given_up(near, monkeypatch):
+    _, parted = pair(lasso(), 3, near)
+    monkeypatch.setattr(_partitions.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(near, "run", lambda *_, workers, **__: dict.fromkeys(workers, OSError("no route")))
+    with pytest.raises(RuntimeError, match="none of the workers worker-0, worker-1 answers"):
+        parted.objective(np.zeros(parted.n_coordinates))
+
+
+def test_what_fails_on_a_worker_is_raised_and_the_fit_is_ended(near, monkeypatch):
+    _, parted = pair(lasso(), 3, near)
+
+    def fail(self, tau):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(LocalSamples, "loss_terms", fail)
+    with pytest.raises(MemoryError, match="no room"):
+        ss.minimize(parted)
+    assert parted.partitions.each(n_fits) == [0, 0, 0]
 
 
 def wait_for(condition):

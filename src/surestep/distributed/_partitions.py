@@ -32,6 +32,9 @@ from surestep.problem import is_partitioned
 
 logger = logging.getLogger("surestep")
 
+# So many times in a row, with longer and longer breaks up to ten minutes in all, nobody may answer.
+_PATIENCE = 55
+
 
 class Partitions:
     """Data in parts, a Dask future each: Dask computes those anew that were on a worker which dies.
@@ -122,7 +125,7 @@ class Partitions:
 
         ``log`` is asked for what brings parts to where the order finds them, if some are not there.
         """
-        begin, computing = time.perf_counter(), 0.0
+        begin, computing, n_failures = time.perf_counter(), 0.0, 0
         waiting, values = set(range(self.n_parts)), []
         while waiting:
             groups = {name: [k for k in places if k in waiting] for name, places in self._placement().items()}
@@ -136,6 +139,10 @@ class Partitions:
                     waiting.difference_update(groups[name])
             if len(answers) < len(groups):  # somebody went, or lost something: look who is there, and has what
                 self._placed = {}
+                n_failures = 0 if answers else n_failures + 1
+                if n_failures > _PATIENCE:
+                    raise RuntimeError(f"none of the workers {', '.join(groups)} answers; see the logs of the cluster")
+                time.sleep(0.01 * n_failures**2)  # it may take the scheduler a while to notice
             order = order._replace(log=log())
         self.exchanges += 1
         self.seconds += max(time.perf_counter() - begin - computing, 0.0)
