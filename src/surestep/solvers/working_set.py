@@ -79,7 +79,8 @@ def minimize(
         zero.
     max_rounds : int
     n_jobs : int
-        Threads for the passes over the data; -1 means as many as there are processors. The result is the same.
+        Threads for the passes over the data; -1 means as many as there are processors. The result is the same. Of no
+        effect on data in row partitions, where the workers are at work.
     callbacks : iterable of callables
         Each is called with a `Progress` after every round.
     warm_start : Result or array, optional
@@ -90,7 +91,8 @@ def minimize(
     Result
         ``trace`` has a row a round, with the columns epoch (the round), steps, seconds (all of them: looking at the gap
         is part of the work), objective, gap, nonzeros, working_set (its size), gram (whether its Gram matrix is used)
-        and passes (entries of X read so far, over all there are).
+        and passes (entries of X read so far, over all there are). On data in row partitions also exchanges (with all
+        workers), bytes_sent, bytes_received, and communication (seconds in which no worker was computing).
 
     Examples
     --------
