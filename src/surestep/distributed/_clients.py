@@ -51,8 +51,7 @@ def cluster(address: str | None = None, *, n_workers: int | None = None) -> Iter
         with Client(address) as client:
             yield client
         return
-    with (
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
-        Client(workers) as client,
-    ):
+    # Any free port for the dashboard: two clusters on one machine must not be in each other's way.
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=n_workers, **options) as workers, Client(workers) as client:
         yield client
