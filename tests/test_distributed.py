@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -345,8 +346,10 @@ def test_nothing_is_left_on_the_cluster(how, client, monkeypatch):
         assert result.status is (ss.Status.INTERRUPTED if how == "interrupt" else ss.Status.CONVERGED)
     assert parted.partitions.each(n_fits) == [0, 0, 0]
     wait_for(lambda: not client.run_on_scheduler(tasks_of))
+    keys = {future.key for future in parted.partitions._futures}
     del parted
-    wait_for(lambda: not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
+    gc.collect()
+    wait_for(lambda: not keys & set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))))
 
 
 # --- What a user may hand over
