@@ -18,16 +18,17 @@ ORDER = [
     "design",
     "losses",
     "regularizers",
+    "_intercept",
     "problem",
     "bounds",
     "trace",
     "solvers",
     "path",
     "models",
-    "estimators",
     "datasets",
-    "displays",
     "distributed",
+    "estimators",
+    "displays",
     "__init__",
     "experiments",
     "cli",
@@ -86,6 +87,15 @@ def test_sampling_knows_no_matrices_and_solvers_no_estimators():
             assert "scipy.sparse" not in text
         if own not in ("estimators", "datasets", "experiments", "cli"):
             assert not re.search(r"^\s*(import|from) sklearn", text, re.MULTILINE), path
+
+
+def test_dask_is_imported_where_it_is_needed_only():
+    """It is an extra: no module imports it when it is imported itself."""
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
+                assert not {name.split(".")[0] for name in names} & {"dask", "distributed"}, path
 
 
 def test_every_public_name_is_documented():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.regularizers import Separable
-from surestep.solvers import _columns, _gram, _look, _smooth, working_set
-from surestep.solvers._gram import Gram
+from surestep.solvers import _columns, _gram, _samples, _smooth, working_set
+from surestep.solvers._gram import Gram, Products
+from surestep.solvers._samples import LocalSamples
 from zoo import PseudoHuber, problems, reference_optimum
 
 ZOO = dict(problems())
@@ -98,7 +98,7 @@ def test_certified_columns_are_optimal(seed, fraction):
 
 
 def rounds(problem):
-    return working_set._Rounds(problem, np.zeros(problem.n_coordinates), 0.0, ThreadPoolExecutor(1))
+    return working_set._Rounds(problem, np.zeros(problem.n_coordinates), 0.0, LocalSamples(problem))
 
 
 def test_above_alpha_max_nothing_is_done():
@@ -126,14 +126,14 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes):
     rng = np.random.default_rng(seed)
     members = rng.permutation(A.shape[1])[: sum(sizes)]
     weights = rng.random(17)
-    gram = Gram(problem.columns, 17, weights)
+    gram = Gram(Products(problem.columns, 17, weights))
     for begin, size in zip(itertools.accumulate([0, *sizes]), sizes, strict=False):
         gram.extend(members[begin : begin + size])
-        chosen = A[:, gram.members]
+        chosen = A[:, members[: begin + size]]
         np.testing.assert_allclose(gram.matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
-    other = rng.random(17)
-    gram.reweigh(other)
-    np.testing.assert_allclose(gram.matrix, chosen.T @ (other[:, None] * chosen), atol=1e-13)
+    weights[:] = rng.random(17)
+    gram.renew()
+    np.testing.assert_allclose(gram.matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
 
 
 def test_gram_products_in_several_blocks_of_rows(monkeypatch):
@@ -201,7 +201,7 @@ def test_columns_that_depend_on_each_other_do_not_stop_a_jump():
 def test_the_way_on_the_working_set_does_not_matter(sparse, monkeypatch):
     problem = lasso(sparse=sparse, fraction=0.02)
     with_gram = ss.minimize(problem, tol=1e-9)
-    monkeypatch.setattr(working_set, "pays", lambda *_: False)
+    monkeypatch.setattr(_samples, "pays", lambda *_: False)
     by_columns = ss.minimize(problem, tol=1e-9)
     assert with_gram.trace["gram"][-1] == 1.0
     assert by_columns.trace["gram"][-1] == 0.0
@@ -229,13 +229,14 @@ def test_newton_steps_solve_their_equations(loss, fit_intercept, way, monkeypatc
     problem = ss.Problem(A[:, :d], np.where(np.arange(n) % 3, 1, -1), loss, ss.L2(0.1), fit_intercept=fit_intercept)
     if way == "conjugate gradients":
         monkeypatch.setattr(_smooth, "_MOST_DIRECT", 0)
-    newton = _smooth.Newton(problem)
+    samples = LocalSamples(problem)
+    newton = _smooth.Newton(problem, samples)
     assert newton.way == way
     rng = np.random.default_rng(0)
     for _ in range(2):
-        weights, c = rng.random(n) / n, rng.standard_normal(problem.n_coordinates)
-        hessian = A.T @ (weights[:, None] * A) + np.diag(problem.penalty.l2)
-        step = newton.step(weights, c, 1e-12)
+        samples._weights[:], c = rng.random(n) / n, rng.standard_normal(problem.n_coordinates)
+        hessian = A.T @ (samples._weights[:, None] * A) + np.diag(problem.penalty.l2)
+        step = newton.step(True, c, 1e-12)
         np.testing.assert_allclose(hessian @ step, -c, atol=1e-8)
     result = ss.minimize(problem, tol=1e-10)
     assert result.status.success
@@ -308,9 +309,9 @@ def test_step_along_never_raises_the_objective():
         method = rounds(problem)
         for scale in (0.1, 1.0, 10.0, 1e3):
             step = -problem.gradient(np.zeros(10)) + 0.01 * rng.standard_normal(10)
-            move = problem.predictor(scale * step)
-            t = method._step_along(move, 0.0)
+            method._samples.aim(np.arange(10), scale * step)
+            t = method._step_along(0.0)
             smooth = problem.with_regularizer(None)
-            if _look.slope(problem.loss, method._z, move, 0.0, problem.y, problem.weights) < 0.0:
+            if method._samples.slopes(0.0)[0] < 0.0:
                 assert 0.0 < t <= 1.0
                 assert smooth.objective(t * scale * step) < smooth.objective(np.zeros(10))

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from surestep import losses
+from surestep._intercept import best_shift, shift_sums
 from surestep._jit import jit
 from surestep.design import Design, Lines, WithIntercept, n_lines, product, squared_norm, transposed_product
 from surestep.regularizers import (
@@ -55,7 +58,8 @@ class Problem:
     Parameters
     ----------
     X : array-like or sparse, shape (n_samples, n_features)
-        See :meth:`surestep.design.Design.of`; nothing is copied that need not be.
+        See :meth:`surestep.design.Design.of`; nothing is copied that need not be. A dask array or DataFrame stays in
+        its row partitions on the workers of a cluster: see :mod:`surestep.distributed`.
     y : array-like, shape (n_samples,)
         Targets; for a classification loss exactly two different values, of which the larger one becomes +1.
     loss : str or loss
@@ -87,6 +91,13 @@ class Problem:
     penalty: Separable
     fit_intercept: bool
 
+    def __new__(cls, X: Any = None, *_: Any, **__: Any) -> Problem:
+        """Make a problem over row partitions where X is a dask collection."""
+        if cls is Problem and is_partitioned(X):
+            # By name: what is distributed stands far to the right of problems.
+            cls = import_module("surestep.distributed").PartitionedProblem
+        return object.__new__(cls)
+
     def __init__(
         self,
         X: Any,
@@ -97,8 +108,8 @@ class Problem:
         fit_intercept: bool = False,
     ) -> None:
         design, loss = Design.of(X), losses.as_loss(loss)
-        targets = _vector("y", y, design.n_samples)
-        _refuse("y", targets, ~np.isfinite(targets), "targets must be finite: drop such samples")
+        targets = checked_vector("y", y, design.n_samples)
+        refuse("y", targets, ~np.isfinite(targets), "targets must be finite: drop such samples")
         classes = None
         if losses.is_classification(loss):
             classes = np.unique(np.asarray(y))
@@ -108,15 +119,31 @@ class Problem:
                     f"y must have exactly two classes for the loss {loss}, but has {classes.size}: {found}"
                 )
             targets = np.where(targets == classes[1], 1.0, -1.0)
+        self._put(design, targets.copy(), classes, loss, _shares(sample_weight, design.n_samples), fit_intercept)
+        self._bind(regularizer)
+
+    @classmethod
+    def made_of(cls, design: Design, y: Array, loss: Any, weights: Array, fit_intercept: bool) -> Problem:
+        """Return a problem without a penalty, of parts that are known to be good; weights are taken as they are.
+
+        If the weights do not add up to one, it is a part of the mean loss of some problem of more samples.
+        """
+        problem = object.__new__(cls)
+        problem._put(design, y, None, loss, weights, fit_intercept)
+        problem._bind(None)
+        return problem
+
+    def _put(
+        self, design: Design, y: Array, classes: Array | None, loss: Any, weights: Array, fit_intercept: bool
+    ) -> None:
         vars(self).update(
             design=design,
-            y=_readonly(targets.copy()),
+            y=_readonly(y),
             classes=classes,
             loss=loss,
-            weights=_readonly(_shares(sample_weight, design.n_samples)),
+            weights=_readonly(weights),
             fit_intercept=bool(fit_intercept),
         )
-        self._bind(regularizer)
 
     def with_regularizer(self, regularizer: Regularizer | None) -> Problem:
         """Return this problem with another regularizer; data, norms and smoothness are shared."""
@@ -164,7 +191,7 @@ class Problem:
     def norms(self) -> Array:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
         squares = np.empty(self.n_coordinates)
-        _squared_norms(self.columns, self.weights, squares)
+        squared_norms(self.columns, self.weights, squares)
         return _readonly(np.sqrt(squares))
 
     @cached_property
@@ -174,7 +201,7 @@ class Problem:
 
     def predictor(self, x: ArrayLike) -> Array:
         """Return z = X x, plus the intercept."""
-        x = _vector("x", x, self.n_coordinates)
+        x = checked_vector("x", x, self.n_coordinates)
         z = np.empty(self.n_samples)
         product(self.design.columns, x[: self.n_features], z)
         return z + x[-1] if self.fit_intercept else z
@@ -182,7 +209,7 @@ class Problem:
     def derivative(self, z: Array) -> Array:
         """u_i = derivative of loss(z_i, y_i) in z_i, not weighted."""
         u = np.empty(self.n_samples)
-        _derivatives(self.loss, _vector("z", z, self.n_samples), self.y, u)
+        _derivatives(self.loss, checked_vector("z", z, self.n_samples), self.y, u)
         return u
 
     def residual(self, z: Array) -> Array:
@@ -199,15 +226,14 @@ class Problem:
 
     def objective_at(self, x: ArrayLike, z: Array) -> float:
         """f(x) given z = predictor(x)."""
-        terms, penalties = np.empty(self.n_samples), np.empty(self.n_coordinates)
-        _weighted_values(self.loss, _vector("z", z, self.n_samples), self.y, self.weights, terms)
-        _penalties(self.penalty, _vector("x", x, self.n_coordinates), penalties)
-        return float(np.sum(terms) + np.sum(penalties))
+        terms = np.empty(self.n_samples)
+        _weighted_values(self.loss, checked_vector("z", z, self.n_samples), self.y, self.weights, terms)
+        return float(np.sum(terms) + self._penalty_at(checked_vector("x", x, self.n_coordinates)))
 
     def optimality(self, x: ArrayLike) -> Array:
         """c_j = smallest absolute value in the subdifferential of f at x, for all coordinates; zero at the optimum."""
         c = np.empty(self.n_coordinates)
-        _magnitudes(self.penalty, _vector("x", x, self.n_coordinates), self.gradient(x), c)
+        _magnitudes(self.penalty, checked_vector("x", x, self.n_coordinates), self.gradient(x), c)
         return c
 
     # --- Certificates
@@ -226,26 +252,38 @@ class Problem:
 
             sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)  +  sum_j (psi_j(x_j) + psi_j*(-g_j) + x_j g_j).
         """
-        x = _vector("x", x, self.n_coordinates)
+        x = checked_vector("x", x, self.n_coordinates)
         z = self.predictor(x)
         objective = self.objective_at(x, z)
         u = self._balanced(z) if self.fit_intercept else self.derivative(z)
-        v = -self._correlations(self._weighted(u))
+        return self._gap(x, objective, -self.correlations(u), lambda tau: self.fenchel_young(z, tau * u))
+
+    def _gap(self, x: Array, objective: float, v: Array, loss_terms: Callable[[float], float]) -> Gap:
+        """Return the gap for the dual point tau u, the largest that is feasible, with v = -A^T (s u)."""
         if self.fit_intercept:
             v[-1] = 0.0  # up to rounding it is
         scales = self._feasible_scales(v)
-        tau = np.min(scales)
+        tau = float(np.min(scales))
         if tau == 0.0:
             reason = (
                 f"no finite dual point: feature {np.argmin(scales)} has neither a penalty nor a finite bound on the "
                 "side its gradient pulls it to; add one, or watch `optimality` instead"
             )
             return Gap(math.inf, objective, -math.inf, reason)
-        terms, penalties = np.empty(self.n_samples), np.empty(self.n_coordinates)
-        _weighted_fenchel_young(self.loss, z, tau * u, self.y, self.weights, terms)
+        penalties = np.empty(self.n_coordinates)
         _penalty_fenchel_young(self.penalty, x, tau * v, penalties)
-        gap = max(float(np.sum(terms) + np.sum(penalties)), 0.0)
+        gap = max(float(loss_terms(tau) + np.sum(penalties)), 0.0)
         return Gap(gap, objective, objective - gap, FENCHEL)
+
+    def correlations(self, u: Array) -> Array:
+        """sum_i s_i a_ij u_i for all coordinates."""
+        return self._correlations(self._weighted(u))
+
+    def fenchel_young(self, z: Array, u: Array) -> float:
+        """sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)."""
+        terms = np.empty(self.n_samples)
+        _weighted_fenchel_young(self.loss, z, u, self.y, self.weights, terms)
+        return float(np.sum(terms))
 
     @property
     def has_certificate(self) -> bool:
@@ -266,7 +304,7 @@ class Problem:
         """x = 0 with the best intercept: the optimum for every ``alpha`` from :meth:`alpha_max` on."""
         x = np.zeros(self.n_coordinates)
         if self.fit_intercept:
-            x[-1] = best_shift(self.loss, np.zeros(self.n_samples), self.y, self.weights)
+            x[-1] = self._best_shift(np.zeros(self.n_samples))
         return x
 
     def alpha_max(self) -> float:
@@ -277,15 +315,14 @@ class Problem:
         """
         if not getattr(self.regularizer, "l1", 0.0) > 0.0:
             raise ValueError(f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}")
-        z = self.predictor(self.null_point())
-        r = self.residual(z)
+        gradient, energy = self.sums_at(self.null_point())
         c = np.empty(self.n_coordinates)
         smooth = self.penalty._replace(l1=np.zeros(self.n_coordinates))
-        _magnitudes(smooth, np.zeros(self.n_coordinates), self._correlations(r), c)
+        _magnitudes(smooth, np.zeros(self.n_coordinates), gradient, c)
         c, strength = c[: self.n_features], self.penalty.l1[: self.n_features]
         penalised = strength > 0.0
         # Cauchy-Schwarz: what is this small against norm times norm is rounding.
-        rounding = 1e-13 * self.norms[: self.n_features] * math.sqrt(np.sum(r * self.derivative(z)))
+        rounding = 1e-13 * self.norms[: self.n_features] * math.sqrt(energy)
         moving = np.flatnonzero(~penalised & (c > rounding))
         if moving.size:
             raise ValueError(
@@ -295,6 +332,12 @@ class Problem:
         return self.regularizer.alpha * float(np.max(c[penalised] / strength[penalised], initial=0.0))
 
     # --- Parts
+
+    def sums_at(self, x: Array) -> tuple[Array, float]:
+        """Return the gradient of the mean loss, and sum_i s_i u_i^2."""
+        z = self.predictor(x)
+        r = self.residual(z)
+        return self._correlations(r), float(np.sum(r * self.derivative(z)))
 
     def _weighted(self, terms: Array) -> Array:
         """s_i * terms_i, and 0 where s_i = 0 even if the term is infinite."""
@@ -308,12 +351,16 @@ class Problem:
             g[-1] = np.sum(r)
         return g
 
+    def _best_shift(self, z: Array) -> float:
+        """Return the best intercept on top of z."""
+        return best_shift(self.loss, self.n_samples, partial(shift_sums, self.loss, z, self.y, self.weights))
+
     def _balanced(self, z: Array) -> Array:
         """Return derivatives u with sum_i s_i u_i = 0: at z plus the best intercept, the larger side scaled down.
 
         Conjugates are finite at 0, so scaling towards 0 keeps u in their domain.
         """
-        u = self.derivative(z + best_shift(self.loss, z, self.y, self.weights))
+        u = self.derivative(z + self._best_shift(z))
         r = self._weighted(u)
         rising, falling = np.sum(r[r > 0.0]), -np.sum(r[r < 0.0])
         if rising > falling:
@@ -321,6 +368,11 @@ class Problem:
         elif falling > rising:
             u[u < 0.0] *= rising / falling
         return u
+
+    def _penalty_at(self, x: Array) -> float:
+        penalties = np.empty(self.n_coordinates)
+        _penalties(self.penalty, x, penalties)
+        return float(np.sum(penalties))
 
     def _feasible_scales(self, v: Array) -> Array:
         scales = np.empty(self.n_coordinates)
@@ -335,7 +387,12 @@ class Problem:
         return np.flatnonzero((scales == 0.0)[: self.n_features] & (self.norms[: self.n_features] > 0.0))
 
 
-def _vector(name: str, values: ArrayLike, length: int) -> Array:
+def is_partitioned(X: Any) -> bool:
+    """Whether X is a dask collection: data in partitions, which may be on many machines."""
+    return type(X).__module__.startswith("dask.")
+
+
+def checked_vector(name: str, values: ArrayLike, length: int) -> Array:
     """Check that the values are real and as many as they should be; return them as contiguous float64."""
     array = np.asarray(values)
     if array.shape != (length,):
@@ -345,7 +402,8 @@ def _vector(name: str, values: ArrayLike, length: int) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def _refuse(name: str, array: Array, bad: Array, reason: str) -> None:
+def refuse(name: str, array: Array, bad: Array, reason: str) -> None:
+    """Raise an error that names the first bad entry, if there is one."""
     if np.any(bad):
         at = np.flatnonzero(bad)[0]
         raise ValueError(f"{name}[{at}] is {array[at]}; {reason}")
@@ -355,9 +413,9 @@ def _shares(sample_weight: ArrayLike | None, n_samples: int) -> Array:
     """Weights that sum to one."""
     if sample_weight is None:
         return np.full(n_samples, 1.0 / n_samples)
-    weights = _vector("sample_weight", sample_weight, n_samples)
+    weights = checked_vector("sample_weight", sample_weight, n_samples)
     bad = ~(np.isfinite(weights) & (weights >= 0.0))
-    _refuse("sample_weight", weights, bad, "weights must be finite and >= 0; a sample of weight 0 is left out")
+    refuse("sample_weight", weights, bad, "weights must be finite and >= 0; a sample of weight 0 is left out")
     if not np.any(weights):
         raise ValueError("sample_weight is 0 for every sample; at least one must be positive")
     weights = weights / np.max(weights)  # first, so that the sum cannot overflow
@@ -373,7 +431,8 @@ def _readonly(array: Array) -> Array:
 
 
 @jit
-def _squared_norms(lines: Any, weights: Any, out: Any) -> None:
+def squared_norms(lines: Any, weights: Any, out: Any) -> None:
+    """sum_i weights_i a_ij^2 of all lines."""
     for j in range(n_lines(lines)):
         out[j] = squared_norm(lines, j, weights)
 
@@ -420,33 +479,3 @@ def _scales(reg: Any, v: Any, out: Any) -> None:
 def _magnitudes(reg: Any, x: Any, g: Any, out: Any) -> None:
     for j in range(x.size):
         out[j] = abs(min_subgradient(reg, j, x[j], g[j]))
-
-
-@jit
-def best_shift(loss: Any, z: Any, y: Any, weights: Any) -> Any:
-    """Find the b that minimises sum_i s_i loss(z_i + b, y_i), by Newton's method within a bracket.
-
-    Where the loss falls for ever (logistic, with one class only), the search ends far out, where it is flat.
-    """
-    lower, upper, b = -math.inf, math.inf, 0.0
-    for _ in range(100):
-        slope, curvature, size = 0.0, 0.0, 0.0
-        for i in range(y.size):
-            if weights[i] > 0.0:
-                u = losses.derivative(loss, z[i] + b, y[i])
-                slope += weights[i] * u
-                size += weights[i] * abs(u)
-                curvature += weights[i] * losses.second_derivative(loss, z[i] + b, y[i])
-        if abs(slope) <= 2.0**-52 * math.sqrt(y.size) * size:  # zero, as far as rounding lets the sum tell
-            break
-        if slope > 0.0:
-            upper = b
-        else:
-            lower = b
-        if upper - lower == math.inf:  # the minimiser is at least the first step away, then go on in ever larger steps
-            b = 4.0 * b if b != 0.0 else -slope / losses.smoothness(loss)
-            continue
-        middle = 0.5 * (lower + upper)
-        newton = b - slope / curvature if curvature > 0.0 else middle
-        b = newton if lower < newton < upper else middle
-    return b

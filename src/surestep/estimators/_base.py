@@ -23,9 +23,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from surestep.design import Design
+from surestep.distributed import Partitions
 from surestep.estimators._callbacks import Reporter
 from surestep.path import relative_tolerance, solve
-from surestep.problem import Problem
+from surestep.problem import Problem, is_partitioned
 from surestep.regularizers import NonNegative, Regularizer
 from surestep.solvers._loop import Callback
 from surestep.solvers.coordinate import SAMPLINGS
@@ -83,8 +84,18 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
 
     # --- Fitting
 
+    def _partitioned(self, X: Any, y: Any, sample_weight: Any) -> PartitionedData:
+        """Take data in row partitions, and what `validate_data` notes of them."""
+        data = PartitionedData.of(X, y, sample_weight, self.fit_intercept)
+        self.n_features_in_ = data.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        names = getattr(X, "columns", ())
+        if len(names) and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        return data
+
     def _fit_problems(
-        self, problems: Iterable[Problem], n_problems: int, data: Data, X: Any, y: Any, flat: bool
+        self, problems: Iterable[Problem], n_problems: int, data: Data | PartitionedData, X: Any, y: Any, flat: bool
     ) -> None:
         """Solve the problems of a fit and set what is learned; ``flat``: there is one, and its coef_ is a vector."""
         context = self._init_callback_context(max_subtasks=None if n_problems == 1 else n_problems)
@@ -97,17 +108,17 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         self,
         problems: Iterable[Problem],
         n_problems: int,
-        data: Data,
+        data: Data | PartitionedData,
         shown: dict[str, Any],
         flat: bool,
         context: Any,
     ) -> None:
         """Solve one problem after the other; ``shown`` is what callbacks see of the data, as parts of ``context``."""
-        points = np.zeros((n_problems, data.design.n_features + 1))
+        points = np.zeros((n_problems, data.n_features + 1))
         warm = self._put_previous(points, data.offset)
 
         def attributes() -> dict[str, Any]:
-            return _attributes(points, data.offset, data.design.dtype, flat)
+            return _attributes(points, data.offset, data.dtype, flat)
 
         results = []
         for k, problem in enumerate(problems):
@@ -208,6 +219,15 @@ def _is(value: Any, choice: Any) -> bool:
     )
 
 
+def refuse_partitions(estimator: Any, X: Any) -> None:
+    """Refuse a dask collection, of which NumPy would quietly make one array."""
+    if is_partitioned(X):
+        raise TypeError(
+            f"{type(estimator).__name__} does not take data in row partitions; the estimators without CV do, and "
+            "surestep.path solves for many alphas"
+        )
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn where the user called, outside this package and scikit-learn's decorators."""
     frame, level = sys._getframe(1), 2
@@ -256,9 +276,51 @@ class Data:
         return {"X": X, "y": y, "metadata": None if self.weights is None else {"sample_weight": self.weights}}
 
     @property
+    def n_features(self) -> int:
+        """Number of columns of X."""
+        return self.design.n_features
+
+    @property
+    def dtype(self) -> Any:
+        """Type of X, and of what is learned."""
+        return self.design.dtype
+
+    @property
     def total_weight(self) -> float:
         """S, the sum of the sample weights: our problems are means, some objectives of scikit-learn are sums."""
         return float(self.design.n_samples) if self.weights is None else float(np.sum(self.weights))
+
+
+@dataclass(frozen=True)
+class PartitionedData:
+    """What a fit works on, as `Data`, where that is in row partitions on the workers of a cluster."""
+
+    partitions: Partitions
+    offset: Array
+    weights: Any
+
+    @classmethod
+    def of(cls, X: Any, y: Any, sample_weight: Any, fit_intercept: bool) -> PartitionedData:
+        """Take dask collections."""
+        partitions = Partitions.of(X, y, sample_weight)
+        offset = np.zeros(partitions.n_features)
+        if fit_intercept and not partitions.is_sparse:
+            partitions, offset = partitions.centred()
+        return cls(partitions, offset.astype(np.float64), sample_weight)
+
+    def shown(self, X: Any, y: Any) -> dict[str, Any]:
+        """Return what callbacks are shown."""
+        return {"X": X, "y": y, "metadata": None if self.weights is None else {"sample_weight": self.weights}}
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of X."""
+        return self.partitions.n_features
+
+    @property
+    def dtype(self) -> Any:
+        """Type of X, and of what is learned."""
+        return self.partitions.dtype
 
 
 def _attributes(points: Array, offset: Array, dtype: Any, flat: bool) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surestep import regularizers
+from surestep.distributed import PartitionedProblem, Targets
 from surestep.estimators._base import Array, Data, LinearModel, Option, warn_user
 from surestep.losses import Logistic, SquaredHinge
-from surestep.problem import Problem
+from surestep.problem import Problem, is_partitioned
 from surestep.regularizers import Regularizer
 
 
@@ -46,7 +47,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         Parameters
         ----------
         X : array-like or sparse, shape (n_samples, n_features)
-            float32 and float64 are kept.
+            float32 and float64 are kept. A dask array or DataFrame is fitted where its partitions are, on the workers
+            of the active client; see `surestep.distributed`.
         y : array-like, shape (n_samples,)
             Labels of any kind.
         sample_weight : float or array-like, shape (n_samples,), optional
@@ -57,11 +59,37 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         self
         """
         self._check_options()
+        if is_partitioned(X):
+            return self._fit_partitioned(X, y, sample_weight)
         X, y = validate_data(self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
         check_classification_targets(y)
         data = Data.of(X, sample_weight, self.fit_intercept)
         labels, class_weight = self._put_classes(y, data.weights)
         self._fit_problems(self._problems(data, labels, class_weight), self._n_problems, data, X, y, flat=False)
+        return self
+
+    def _fit_partitioned(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        data = self._partitioned(X, y, sample_weight)
+        partitions = data.partitions
+        if partitions.y_shape:
+            raise ValueError(f"y must be one-dimensional, but has {partitions.y_shape[0]} columns")
+        self.classes_ = np.unique(np.concatenate([labels for labels, _ in partitions.labels()]))
+        check_classification_targets(self.classes_)
+        if self.classes_.size < 2:
+            raise ValueError(f"y must have at least two classes, but has one class only: {self.classes_[0]}")
+        weights = partitions.label_weights(self.classes_)
+        class_weight = compute_class_weight(
+            self.class_weight, classes=self.classes_, y=self.classes_, sample_weight=weights
+        )
+
+        def problem(k: int) -> Problem:
+            factors = self._class_factors(np.arange(self.classes_.size), k, class_weight)
+            targets = Targets(positive=self.classes_[k], labels=self.classes_, factors=factors)
+            free = PartitionedProblem.over(partitions, targets, self._loss(), self.fit_intercept)
+            return free.with_regularizer(self._bounded(self._penalty(free.total_weight)))
+
+        chosen = range(self.classes_.size) if self.classes_.size > 2 else (1,)
+        self._fit_problems(map(problem, chosen), self._n_problems, data, X, y, flat=False)
         return self
 
     def _put_classes(self, y: Array, weights: Array | None) -> tuple[Array, Array]:

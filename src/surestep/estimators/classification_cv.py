@@ -25,7 +25,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, validate_data
 
 from surestep import regularizers
-from surestep.estimators._base import Array, Data, Option, n_iterations
+from surestep.estimators._base import Array, Data, Option, n_iterations, refuse_partitions
 from surestep.estimators._folds import CrossValidated
 from surestep.estimators.classification import LogisticClassifier, LogisticRegression
 from surestep.path import RegularizationPath
@@ -145,6 +145,7 @@ class LogisticRegressionCV(LogisticClassifier, CrossValidated):
         """
         _raise_for_params(params, self, "fit")
         self._check_options()
+        refuse_partitions(self, X)
         X, y = validate_data(self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
         check_classification_targets(y)
         data = Data.of(X, sample_weight, self.fit_intercept)

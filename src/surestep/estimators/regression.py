@@ -15,9 +15,10 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import validate_data
 
 from surestep import regularizers
+from surestep.distributed import PartitionedProblem, Targets
 from surestep.estimators._base import Array, Data, LinearModel, Option
 from surestep.losses import Squared
-from surestep.problem import Problem
+from surestep.problem import Problem, is_partitioned
 from surestep.regularizers import Regularizer
 
 
@@ -38,7 +39,8 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
         Parameters
         ----------
         X : array-like or sparse, shape (n_samples, n_features)
-            float32 and float64 are kept.
+            float32 and float64 are kept. A dask array or DataFrame is fitted where its partitions are, on the workers
+            of the active client; see `surestep.distributed`.
         y : array-like, shape (n_samples,) or (n_samples, n_targets)
         sample_weight : float or array-like, shape (n_samples,), optional
             Weights >= 0; a sample of weight 0 is left out.
@@ -48,6 +50,8 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
         self
         """
         self._check_options()
+        if is_partitioned(X):
+            return self._fit_partitioned(X, y, sample_weight)
         X, y = validate_data(
             self,
             X,
@@ -66,6 +70,22 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearModel):
         )
         self._fit_problems(problems, targets.shape[1], data, X, y, flat=targets.shape[1] == 1)
         if y.ndim == 2:
+            self.intercept_ = np.atleast_1d(self.intercept_)
+        return self
+
+    def _fit_partitioned(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        data = self._partitioned(X, y, sample_weight)
+        partitions = data.partitions
+        n_targets = partitions.y_shape[0] if partitions.y_shape else 1
+
+        def problem(t: int) -> Problem:
+            targets = Targets(column=t if partitions.y_shape else None)
+            free = PartitionedProblem.over(partitions, targets, self._loss(), self.fit_intercept)
+            penalties = self._penalties(n_targets, free.total_weight)
+            return free.with_regularizer(self._bounded(penalties[t]))
+
+        self._fit_problems(map(problem, range(n_targets)), n_targets, data, X, y, flat=n_targets == 1)
+        if partitions.y_shape:
             self.intercept_ = np.atleast_1d(self.intercept_)
         return self
 

@@ -23,7 +23,7 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from surestep.estimators._base import Array, Data, Option
+from surestep.estimators._base import Array, Data, Option, refuse_partitions
 from surestep.estimators._folds import CrossValidated
 from surestep.estimators.regression import ElasticNet
 from surestep.losses import Squared
@@ -58,6 +58,7 @@ class RegressorCV(RegressorMixin, CrossValidated):
         """
         _raise_for_params(params, self, "fit")
         self._check_options()
+        refuse_partitions(self, X)
         X, y = validate_data(
             self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
         )

@@ -8,7 +8,7 @@ column. New members of W extend G; no product is computed twice.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -79,7 +79,7 @@ def _add_products(
     members: Integers,
     first: int,
     at: NDArray[np.uint64],
-    gram: Array,
+    lines: Array,
 ) -> None:
     """Add products to the lines of G from ``first`` on, below the diagonal; their entries begin at ``at`` in each row.
 
@@ -94,7 +94,7 @@ def _add_products(
         while end < n_rows and rows.starts[end + np.uint64(1)] - rows.starts[begin] <= _CACHE:
             end += np.uint64(1)
         for p in range(first, members.size):
-            line, k, n = gram[p], next_entry[p], n_entries(columns, members[p])
+            line, k, n = lines[p - first], next_entry[p], n_entries(columns, members[p])
             while k < n:
                 i, value = entry(columns, members[p], k)
                 if i >= end:
@@ -135,14 +135,57 @@ class Orthant(NamedTuple):
         return float(min(1.0, np.min(rooms, initial=np.inf)))
 
 
+class Source(Protocol):
+    """Where the lines of a Gram matrix come from."""
+
+    def join(self, new: Integers) -> None:
+        """Let more coordinates be members of W."""
+
+    def add_lines(self, first: int, out: Array) -> None:
+        """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
+
+
 class Gram:
     """The matrix G = A_W^T diag(d) A_W, extended as members join W.
 
     Attributes
     ----------
-    members : array of int, the coordinates in W, in the order they came
     matrix : array of shape (|W|, |W|), a view
     """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._n = 0
+        self._store = np.zeros((0, 0))
+
+    @property
+    def matrix(self) -> Array:
+        """G, a view."""
+        return self._store[: self._n, : self._n]
+
+    def extend(self, new: Integers, later: bool = False) -> None:
+        """Let more coordinates be members of W; ``later``: their lines are left to `renew`."""
+        first, self._n = self._n, self._n + new.size
+        if self._n > self._store.shape[0]:
+            store = np.zeros((2 * self._n, 2 * self._n))
+            store[:first, :first] = self._store[:first, :first]
+            self._store = store
+        self._source.join(new)
+        if later:
+            return
+        matrix = self.matrix
+        self._source.add_lines(first, matrix[first:])
+        matrix[:first, first:] = matrix[first:, :first].T
+
+    def renew(self) -> None:
+        """Compute the matrix anew: the weights d have changed."""
+        matrix = self.matrix
+        matrix[:] = 0.0
+        self._source.add_lines(0, matrix)
+
+
+class Products:
+    """The products that make a Gram matrix, of columns in one place; ``weights`` are d, which may be changed."""
 
     def __init__(self, columns: Lines, n_samples: int, weights: Array) -> None:
         self._columns, self._weights = columns, weights
@@ -150,54 +193,35 @@ class Gram:
         self._dense = inner.values if isinstance(inner, Dense) else None
         self._gathered = np.empty((0, n_samples))
         self._rows = Rows(np.zeros(n_samples + 1, np.uint64), np.empty(0, np.uint32), np.empty(0))
-        self._store = np.zeros((0, 0))
-        self.members = np.empty(0, np.int64)
+        self._begin = self._rows.starts[:-1]  # where, in each row, the newest members begin
+        self._members = np.empty(0, np.int64)
 
-    @property
-    def matrix(self) -> Array:
-        """G, a view."""
-        n = self.members.size
-        return self._store[:n, :n]
-
-    def extend(self, new: Integers) -> None:
+    def join(self, new: Integers) -> None:
         """Let more coordinates be members of W."""
-        first = self.members.size
-        self.members = np.concatenate([self.members, new])
-        n = self.members.size
-        if n > self._store.shape[0]:
-            store = np.zeros((2 * n, 2 * n))
-            store[:first, :first] = self._store[:first, :first]
-            self._store = store
+        first = self._members.size
+        self._members = np.concatenate([self._members, new])
         if self._dense is not None:
             self._gathered = np.concatenate([self._gathered, self._gather(new)]) if first else self._gather(new)
-            self._multiply(first)
-        else:
-            starts = np.zeros_like(self._rows.starts)
-            _count(self._columns, new, starts)
-            starts += np.diff(self._rows.starts, prepend=np.uint64(0))
-            np.cumsum(starts, out=starts)
-            rows = Rows(starts, np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1])))
-            ends = np.empty_like(starts[1:])
-            _spread(self._rows, rows, ends)
-            begin = ends.copy()
-            _append(self._columns, self.members, first, rows, ends)
-            self._rows = rows
-            self._add_products(begin, first)
+            return
+        starts = np.zeros_like(self._rows.starts)
+        _count(self._columns, new, starts)
+        starts += np.diff(self._rows.starts, prepend=np.uint64(0))
+        np.cumsum(starts, out=starts)
+        rows = Rows(starts, np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1])))
+        ends = np.empty_like(starts[1:])
+        _spread(self._rows, rows, ends)
+        self._begin = ends.copy()
+        _append(self._columns, self._members, first, rows, ends)
+        self._rows = rows
 
-    def reweigh(self, weights: Array) -> None:
-        """Take other weights d, and compute the matrix anew."""
-        self._weights = weights
+    def add_lines(self, first: int, out: Array) -> None:
+        """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
         if self._dense is not None:
-            self._multiply(0)
+            out += self._multiplied(first)
         else:
-            self.matrix[:] = 0.0
-            self._add_products(self._rows.starts[:-1].copy(), 0)
-
-    def _add_products(self, at: NDArray[np.uint64], first: int) -> None:
-        matrix = self.matrix
-        _add_products(self._columns, self._rows, self._weights, self.members, first, at, matrix)
-        matrix[:first, first:] = matrix[first:, :first].T
-        _mirror(matrix, first)
+            at = (self._begin if first > 0 else self._rows.starts[:-1]).copy()
+            _add_products(self._columns, self._rows, self._weights, self._members, first, at, out)
+        mirror(out[:, first:])
 
     def _gather(self, members: Integers) -> Array:
         assert self._dense is not None
@@ -208,8 +232,8 @@ class Gram:
         lines[is_column] = self._dense[members[is_column]]
         return lines
 
-    def _multiply(self, first: int) -> None:
-        """Compute the lines of G from ``first`` on, by BLAS, some samples at a time to save memory."""
+    def _multiplied(self, first: int) -> Array:
+        """Lines of G from ``first`` on, by BLAS, some samples at a time to save memory; of all, what is on one side."""
         n, n_samples = self._gathered.shape
         lines = np.zeros((n, n - first), order="F")
         for begin in range(0, n_samples, _SAMPLES):
@@ -219,11 +243,7 @@ class Gram:
                 lines += (self._gathered[:, part] * np.sqrt(self._weights[part])) @ new.T
             else:  # half of a symmetric matrix
                 lines = scipy.linalg.blas.dsyrk(1.0, new.T, beta=1.0, c=lines, trans=1, lower=1, overwrite_c=1)
-        matrix = self.matrix
-        matrix[first:] = lines.T if first > 0 else np.tril(lines)
-        if first == 0:
-            _mirror(matrix, 0)
-        matrix[:first, first:] = matrix[first:, :first].T
+        return lines.T if first > 0 else np.tril(lines)
 
 
 def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
@@ -246,10 +266,10 @@ def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
 
 
 @jit
-def _mirror(matrix: Array, first: int) -> None:
-    """Copy the part below the diagonal to the part above it, from a line on."""
-    for p in range(first, matrix.shape[0]):
-        for q in range(first, p):
+def mirror(matrix: Array) -> None:
+    """Copy the part below the diagonal to the part above it."""
+    for p in range(matrix.shape[0]):
+        for q in range(p):
             matrix[q, p] = matrix[p, q]
 
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._jit import jit
-from surestep.design import dot, n_entries
 from surestep.regularizers import (
     feasible_scale,
     gradient_step,
@@ -33,39 +32,37 @@ Integers = NDArray[np.int64]
 
 
 @jit
-def look(
-    columns: Any,
+def uncertified(x: Array, member: NDArray[np.bool_], until: Array, travelled: float) -> Integers:
+    """List the coordinates that must be looked at: members, those that are not zero, and no longer certified ones."""
+    listed, n = np.empty(x.size, np.int64), 0
+    for j in range(x.size):
+        if until[j] < travelled or member[j] or x[j] != 0.0:
+            listed[n] = j
+            n += 1
+    return listed[:n]
+
+
+@jit
+def certify(
     reg: Any,
     norms: Array,
     x: Array,
-    r: Array,
+    gradient: Array,
     travelled: float,
     rounding: float,
-    member: NDArray[np.bool_],
-    first: int,
-    last: int,
-    gradient: Array,
+    listed: Integers,
     until: Array,
-    moving: Integers,
-) -> tuple[int, int]:
-    """Look at the coordinates from ``first`` to before ``last`` that are members, not zero, or no longer certified.
-
-    Computes their gradient entries and until when they stay. Lists in ``moving`` those that are not zero or not
-    optimal; returns how many these are, and the entries of X that were read.
-    """
-    n_moving = n_read = 0
-    for j in range(first, last):
-        if until[j] >= travelled and not member[j] and x[j] == 0.0:
-            continue
-        g = dot(columns, j, r)
-        gradient[j] = g
-        n_read += int(n_entries(columns, j))
-        outside = signed_distance(reg, j, x[j], g)
+) -> Integers:
+    """Find out until when the listed coordinates stay, given their gradient; list those not zero or not optimal."""
+    moving, n = np.empty(listed.size, np.int64), 0
+    for t in range(listed.size):
+        j = listed[t]
+        outside = signed_distance(reg, j, x[j], gradient[j])
         until[j] = travelled - outside / norms[j] - rounding if norms[j] > 0.0 else math.inf
         if x[j] != 0.0 or outside > 0.0:
-            moving[n_moving] = j
-            n_moving += 1
-    return n_moving, n_read
+            moving[n] = j
+            n += 1
+    return moving[:n]
 
 
 @jit
@@ -122,7 +119,7 @@ def loss_terms(loss: Any, z: Array, u: Array, y: Array, weights: Array, tau: flo
 
 @jit
 def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array) -> tuple[float, float]:
-    """Fill in u_i = loss'(z_i) and r_i = s_i u_i; return the distance of r from what it was, and its size.
+    """Fill in u_i = loss'(z_i) and r_i = s_i u_i; return squares of the distance of r from what it was, and its size.
 
     Both in the norm sqrt(sum_i r_i^2 / s_i), that of Cauchy-Schwarz with the weighted norms of the columns.
     """
@@ -133,15 +130,21 @@ def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array)
             distance += weights[i] * (new - u[i]) * (new - u[i])
             size += weights[i] * new * new
             u[i], r[i] = new, weights[i] * new
-    return math.sqrt(distance), math.sqrt(size)
+    return distance, size
 
 
 @jit
-def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, out: Array) -> None:
-    """d_i = s_i loss''(z_i), the weights of the quadratic model; at least some part of the smoothness."""
-    floor = least * losses.smoothness(loss)
+def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, out: Array) -> bool:
+    """d_i = s_i loss''(z_i), the weights of the quadratic model; at least some part of the smoothness.
+
+    Returns whether any has changed.
+    """
+    floor, changed = least * losses.smoothness(loss), False
     for i in range(y.size):
-        out[i] = weights[i] * max(losses.second_derivative(loss, z[i], y[i]), floor) if weights[i] > 0.0 else 0.0
+        d = weights[i] * max(losses.second_derivative(loss, z[i], y[i]), floor) if weights[i] > 0.0 else 0.0
+        changed |= d != out[i]
+        out[i] = d
+    return changed
 
 
 @jit

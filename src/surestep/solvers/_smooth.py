@@ -8,28 +8,24 @@ is solved directly over the features, directly over the samples, or by conjugate
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from surestep._jit import jit
-from surestep.design import product, squared_norm, transposed_product
+from surestep.design import product, transposed_product
 from surestep.problem import Problem
-from surestep.solvers._gram import Gram
+from surestep.solvers._gram import Gram, Products
+
+if TYPE_CHECKING:
+    from surestep.solvers._samples import Samples
 
 Array = NDArray[np.float64]
 
 # So many unknowns are still solved for directly: n^3 / 3 operations at the speed of BLAS.
 _MOST_DIRECT = 4000
 _MOST_ITERATIONS = 500
-
-
-@jit
-def _diagonal(lines: Any, weights: Array, out: Array) -> None:
-    for j in range(out.size):
-        out[j] = squared_norm(lines, j, weights)
 
 
 def conjugate_gradients(
@@ -58,38 +54,34 @@ def conjugate_gradients(
 class Newton:
     """Newton steps of one problem; what does not change from step to step is computed once."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, problem: Problem, samples: Samples) -> None:
+        self._problem, self._samples = problem, samples
         n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self.n_products = 0
         self._gram: Gram | None = None
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
             self.way = "features"
-        elif n <= _MOST_DIRECT and np.all(self._penalised[: problem.n_features]):
+        elif samples.whole and n <= _MOST_DIRECT and np.all(self._penalised[: problem.n_features]):
             self.way = "samples"
-            self._gram = Gram(problem.design.rows, problem.n_features, 1.0 / l2[: problem.n_features])
-            self._gram.extend(np.arange(n))
         else:
             self.way = "conjugate gradients"
 
-    def step(self, weights: Array, c: Array, accuracy: float) -> Array:
-        """Return the step at a point with these d_i, and this gradient of f, exactly or to a relative accuracy."""
+    def step(self, bent: bool, c: Array, accuracy: float) -> Array:
+        """Return the step for this gradient of f, exactly or to a relative accuracy; ``bent``: the d_i are new."""
         if self.way == "features":
-            return self._over_features(weights, c)
+            return self._over_features(bent, c)
         if self.way == "samples":
-            return self._over_samples(weights, c)
-        return self._by_conjugate_gradients(weights, c, accuracy)
+            return self._samples.solve_over_samples(self._problem.penalty.l2, c)
+        return self._by_conjugate_gradients(c, accuracy)
 
-    def _over_features(self, weights: Array, c: Array) -> Array:
+    def _over_features(self, bent: bool, c: Array) -> Array:
         problem = self._problem
         if self._gram is None:
-            self._gram = Gram(problem.columns, problem.n_samples, weights.copy())
+            self._gram = Gram(self._samples)
             self._gram.extend(np.arange(problem.n_coordinates))
-            self._weights = weights.copy()
-        elif not np.array_equal(weights, self._weights):
-            self._weights = weights.copy()
-            self._gram.reweigh(self._weights)
+        elif bent:
+            self._gram.renew()
         matrix = self._gram.matrix.copy()
         diagonal = np.diagonal(matrix) + problem.penalty.l2
         # Columns that depend on each other, and no penalty: any of the solutions will do.
@@ -97,9 +89,31 @@ class Newton:
         matrix[np.diag_indices_from(matrix)] = diagonal + np.where(self._penalised, 0.0, least)
         return _solved(matrix, -c)
 
-    def _over_samples(self, weights: Array, c: Array) -> Array:
-        """By Woodbury's formula, with K = X Lambda^-1 X^T; an intercept, which has no penalty, by elimination."""
-        assert self._gram is not None
+    def _by_conjugate_gradients(self, c: Array, accuracy: float) -> Array:
+        l2 = self._problem.penalty.l2
+        diagonal = self._samples.diagonal() + l2
+        inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
+
+        def times(v: Array) -> Array:
+            self.n_products += 2
+            return self._samples.curved(v) + l2 * v
+
+        return conjugate_gradients(times, -c, inverse, accuracy, _MOST_ITERATIONS)
+
+
+class OverSamples:
+    """Newton's equations for features that are all penalised, solved over the samples by Woodbury's formula.
+
+    With K = X Lambda^-1 X^T, which is computed once; an intercept, which has no penalty, by elimination.
+    """
+
+    def __init__(self, problem: Problem, l2: Array) -> None:
+        self._problem, self._l2 = problem, l2[: problem.n_features]
+        self._gram = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2))
+        self._gram.extend(np.arange(problem.n_samples))
+
+    def step(self, weights: Array, c: Array) -> Array:
+        """Return the step at a point with these d_i, and this gradient of f."""
         n, d = weights.size, self._problem.n_features
         root = np.sqrt(weights)
         matrix = root[:, None] * self._gram.matrix * root
@@ -108,9 +122,9 @@ class Newton:
 
         def solve(v: Array) -> Array:
             """(X^T D X + Lambda)^-1 v."""
-            v = v / self._problem.penalty.l2[:d]
+            v = v / self._l2
             inner = scipy.linalg.cho_solve(factor, root * self._times(v), check_finite=False)
-            return v - self._transposed_times(root * inner) / self._problem.penalty.l2[:d]
+            return v - self._transposed_times(root * inner) / self._l2
 
         step = solve(-c[:d])
         if not self._problem.fit_intercept:
@@ -119,23 +133,6 @@ class Newton:
         across = solve(border)
         b = (-c[-1] - border @ step) / (weights.sum() - border @ across)
         return np.append(step - b * across, b)
-
-    def _by_conjugate_gradients(self, weights: Array, c: Array, accuracy: float) -> Array:
-        problem = self._problem
-        l2 = problem.penalty.l2
-        diagonal = np.empty(c.size)
-        _diagonal(problem.columns, weights, diagonal)
-        diagonal += l2
-        inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
-        z, image = np.empty(problem.n_samples), np.empty(c.size)
-
-        def times(v: Array) -> Array:
-            product(problem.columns, v, z)
-            transposed_product(problem.columns, weights * z, image)
-            self.n_products += 2
-            return image + l2 * v
-
-        return conjugate_gradients(times, -c, inverse, accuracy, _MOST_ITERATIONS)
 
     def _times(self, v: Array) -> Array:
         out = np.empty(self._problem.n_samples)

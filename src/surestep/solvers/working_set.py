@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surestep import losses
+from surestep._intercept import best_shift
 from surestep._jit import jit
-from surestep.bounds.choose import lengths
 from surestep.bounds.tracker import EPS
-from surestep.problem import FENCHEL, Gap, Problem, best_shift
+from surestep.problem import FENCHEL, Gap, Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
-from surestep.solvers._columns import combine, descend_by_columns, dots
-from surestep.solvers._gram import Gram, descend_on_gram, jump, pays
-from surestep.solvers._look import (
-    curvatures,
-    gains_of,
-    look,
-    loss_terms,
-    penalty_terms,
-    residuals,
-    scale_of,
-    slope,
-)
+from surestep.solvers._gram import Gram, descend_on_gram, jump
+from surestep.solvers._look import certify, gains_of, penalty_terms, scale_of, uncertified
 from surestep.solvers._loop import Callback, run, target_of
+from surestep.solvers._samples import Samples, samples_of
 from surestep.solvers._smooth import Newton
 from surestep.trace import Result, Status
 
@@ -88,7 +79,8 @@ def minimize(
         zero.
     max_rounds : int
     n_jobs : int
-        Threads for the passes over the data; -1 means as many as there are processors. The result is the same.
+        Threads for the passes over the data; -1 means as many as there are processors. The result is the same. Of no
+        effect on data in row partitions, where the workers are at work.
     callbacks : iterable of callables
         Each is called with a `Progress` after every round.
     warm_start : Result or array, optional
@@ -99,7 +91,8 @@ def minimize(
     Result
         ``trace`` has a row a round, with the columns epoch (the round), steps, seconds (all of them: looking at the gap
         is part of the work), objective, gap, nonzeros, working_set (its size), gram (whether its Gram matrix is used)
-        and passes (entries of X read so far, over all there are).
+        and passes (entries of X read so far, over all there are). On data in row partitions also exchanges (with all
+        workers), bytes_sent, bytes_received, and communication (seconds in which no worker was computing).
 
     Examples
     --------
@@ -118,8 +111,8 @@ def minimize(
     if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
         raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
     target = target_of(problem, tol)
-    with ThreadPoolExecutor(None if n_jobs == -1 else n_jobs) as pool:
-        rounds = _Rounds(problem, starting_point(problem, warm_start), target, pool)
+    with samples_of(problem, None if n_jobs == -1 else n_jobs) as samples:
+        rounds = _Rounds(problem, starting_point(problem, warm_start), target, samples)
         return run(
             rounds,
             problem,
@@ -134,23 +127,22 @@ def minimize(
 class _Rounds:
     """Where the solver stands, and a round of it."""
 
-    def __init__(self, problem: Problem, x: Array, target: float, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
         n, reg = problem.n_coordinates, problem.penalty
-        self._problem, self._columns, self._target, self._pool = problem, problem.columns, target, pool
-        self.x, self._z = x, problem.predictor(x)
-        self._u, self._r = np.zeros((2, problem.n_samples))  # as of the last look
+        self._problem, self._target, self._samples = problem, target, samples
+        self.x, self._everything = x, np.arange(n)
+        samples.restart(x)
         self._gradient, self._until, self._travelled = np.zeros(n), np.full(n, -np.inf), 0.0
-        self._longest = int(np.max(lengths(problem.columns)))
+        self._lengths = samples.lengths()
         self._is_member = np.zeros(n, bool)
-        self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
         self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._curved = not isinstance(problem.loss, losses.Squared)
-        self._weights = problem.weights.copy()  # d_i of the quadratic model
         self._members = np.empty(0, np.int64)
-        # A Gram matrix for every model of a loss that bends costs more than it brings (measured).
-        self._gram = None if self._curved else Gram(self._columns, problem.n_samples, self._weights)
+        # A Gram matrix for every model of a loss that bends costs more than it brings (measured), where columns can be
+        # read one by one.
+        self._gram = None if self._curved and samples.whole else Gram(samples)
         kinks = np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper))
-        self._newton = None if kinks else Newton(problem)
+        self._newton = None if kinks else Newton(problem, samples)
         self._look()
 
     def evaluate(self) -> tuple[Gap, float]:
@@ -162,7 +154,8 @@ class _Rounds:
         return {
             "working_set": float(self._members.size),
             "gram": float(self._gram is not None),
-            "passes": self._n_read / max(self._problem.design.nnz, 1),
+            "passes": self._n_read / max(self._n_entries, 1),
+            **self._samples.columns(),
         }
 
     def advance(self, n_epochs: float) -> Status | None:
@@ -183,67 +176,49 @@ class _Rounds:
     # --- Where we stand
 
     @property
+    def _n_entries(self) -> int:
+        """Stored entries of X."""
+        return int(np.sum(self._lengths[: self._problem.n_features]))
+
+    @property
     def _error(self) -> float:
         """What has to become small."""
         return self._gap.gap if self._gap.gap < np.inf else self._violation
 
     def _look(self) -> None:
         """Compute the gradient entries that matter, what each coordinate promises, and the gap."""
-        problem, x, penalty = self._problem, self.x, self._problem.penalty
+        problem, x, penalty, samples = self._problem, self.x, self._problem.penalty, self._samples
         if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
-            shift = best_shift(problem.loss, self._z, problem.y, problem.weights)
+            shift = best_shift(problem.loss, problem.n_samples, samples.shift_sums)
             x[-1] += shift
-            self._z += shift
-        distance, size = residuals(problem.loss, self._z, problem.y, problem.weights, self._u, self._r)
+            samples.shift(shift)
+        distance, size = map(math.sqrt, samples.residuals())
         support = np.flatnonzero(x)
         moved = float(np.abs(x[support]) @ problem.norms[support])
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
-        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
+        longest = int(np.max(self._lengths))
+        rounding = 4.0 * EPS * ((longest + 8) * size + smoothness * (support.size + 8) * moved)
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
-        self._moving = self._looked_at(2.0 * rounding)
+        listed = uncertified(x, self._is_member, self._until, self._travelled)
+        self._gradient[listed] = samples.gradient(listed)
+        self._n_read += int(np.sum(self._lengths[listed]))
+        self._moving = certify(
+            penalty, problem.norms, x, self._gradient, self._travelled, 2.0 * rounding, listed, self._until
+        )
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
         self._gains = np.empty(self._moving.size)
         self._violation = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving, self._gains)
         tau = scale_of(penalty, self._gradient, self._moving)
         penalties, gap = penalty_terms(penalty, x, self._gradient, self._moving, tau)
-        mean, more = loss_terms(problem.loss, self._z, self._u, problem.y, problem.weights, tau)
+        mean, more = samples.loss_terms(tau)
         objective = mean + penalties
         if tau == 0.0:
             self._gap = Gap(np.inf, objective, -np.inf, problem.certificate_reason)
         else:
             gap = max(gap + more, 0.0)
             self._gap = Gap(gap, objective, objective - gap, FENCHEL)
-
-    def _looked_at(self, rounding: float) -> Integers:
-        """Look at all coordinates, a part of them a thread; return those that are not zero or not optimal."""
-        problem, n = self._problem, self.x.size
-        n_parts = self._pool._max_workers
-        edges = [n * part // n_parts for part in range(n_parts + 1)]
-
-        def part(first: int, last: int) -> tuple[Integers, int]:
-            moving = np.empty(last - first, np.int64)
-            n_moving, n_read = look(
-                self._columns,
-                problem.penalty,
-                problem.norms,
-                self.x,
-                self._r,
-                self._travelled,
-                rounding,
-                self._is_member,
-                first,
-                last,
-                self._gradient,
-                self._until,
-                moving,
-            )
-            return moving[:n_moving], n_read
-
-        parts = list((self._pool.map if n_parts > 1 else map)(part, edges[:-1], edges[1:]))
-        self._n_read += sum(n_read for _, n_read in parts)
-        return np.concatenate([moving for moving, _ in parts])
 
     # --- A round on the working set
 
@@ -261,8 +236,8 @@ class _Rounds:
         self._is_member[new] = True
         self._members = np.concatenate([self._members, new])
         if self._gram is not None:
-            if pays(self._columns, self._problem.n_samples, self._members):
-                self._gram.extend(new)
+            if self._samples.pays(self._members):
+                self._gram.extend(new, later=self._curved)
             else:
                 self._gram = None
 
@@ -278,42 +253,39 @@ class _Rounds:
         if self._curved:
             self._solve_by_models(reg, x, enough)
         else:
-            after = self._solve_model(reg, x, self._gradient[members], self._r, enough)
-            combine(self._columns, members, after - x, self._z)
+            after = self._solve_model(reg, x, self._gradient[members], enough)
+            self._samples.add(members, after - x)
             x = after
         self.x[members] = x
 
     def _solve_by_models(self, reg: Separable, x: Array, enough: float) -> None:
         """Newton's method on the working set; x is changed in place, and z with it."""
-        problem, members = self._problem, self._members
-        u, r, move = np.zeros((3, problem.n_samples))
-        g, gains, all_of_it = np.empty(x.size), np.empty(x.size), np.arange(x.size)
-        smoothness = problem.smoothness[members]
+        members, samples = self._members, self._samples
+        gains, all_of_it = np.empty(x.size), np.arange(x.size)
+        smoothness = self._problem.smoothness[members]
         for _ in range(_MODELS):
-            residuals(problem.loss, self._z, problem.y, problem.weights, u, r)
-            dots(self._columns, members, r, g)
+            g = samples.model_gradient(members)
             gains_of(reg, x, g, smoothness, all_of_it, gains)
             largest = float(np.max(gains))
             if largest <= enough:
                 return
-            self._bend()
-            after = self._solve_model(reg, x, g, r, max(_MODEL_ACCURACY**2 * largest, 0.1 * enough))
-            move[:] = 0.0
-            combine(self._columns, members, after - x, move)
-            t = self._step_along(move, _penalty_change(reg, x, after))
+            if samples.bend(_LEAST_CURVATURE) and self._gram is not None:
+                self._gram.renew()
+            after = self._solve_model(reg, x, g, max(_MODEL_ACCURACY**2 * largest, 0.1 * enough))
+            samples.aim(members, after - x)
+            t = self._step_along(_penalty_change(reg, x, after))
             if t == 0.0:
                 return
             x[:] = after if t == 1.0 else x + t * (after - x)
-            self._z += t * move
+            samples.go(t)
 
-    def _solve_model(self, reg: Separable, x: Array, g: Array, r: Array, enough: float) -> Array:
-        """Return where the quadratic model with gradient g, or residual r, at x is lowest on the working set."""
-        x = x.copy()
+    def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float) -> Array:
+        """Return where the quadratic model with gradient g at x is lowest on the working set."""
         if self._gram is None:
-            self.n_steps += descend_by_columns(
-                self._columns, reg, self._members, self._weights, x, r.copy(), enough, self._rng, _SWEEPS
-            )
-            return x
+            after, n_steps = self._samples.descend(reg, self._members, x, enough, _SWEEPS)
+            self.n_steps += n_steps
+            return after
+        x = x.copy()
         matrix, g = self._gram.matrix, g.copy()
         curvature = np.maximum(np.diagonal(matrix) + reg.l2, np.finfo(float).tiny)
         for _ in range(_JUMPS):
@@ -330,41 +302,33 @@ class _Rounds:
 
     def _step_everywhere(self, newton: Newton) -> None:
         """Do a step of Newton's method in all coordinates."""
-        problem, x = self._problem, self.x
-        self._bend()
-        c = self._gradient + problem.penalty.l2 * x
+        penalty, x, samples = self._problem.penalty, self.x, self._samples
+        bent = samples.bend(_LEAST_CURVATURE)
+        c = self._gradient + penalty.l2 * x
         # Good enough to converge superlinearly, and no better than the target asks for.
         accuracy = max(min(0.1, np.sqrt(self._violation)), 1e-10)
         before = newton.n_products
-        step = newton.step(self._weights, c, accuracy)
-        self._n_read += (newton.n_products - before) * problem.design.nnz
+        step = newton.step(bent, c, accuracy)
+        self._n_read += (newton.n_products - before) * self._n_entries
         self.n_steps += 1
-        after = x + step
-        move = problem.predictor(step)
-        t = self._step_along(move, _penalty_change(problem.penalty, x, after))
+        samples.aim(self._everything, step)
+        t = self._step_along(_penalty_change(penalty, x, x + step))
         x += t * step
-        self._z += t * move
+        samples.go(t)
 
-    # --- Parts of both
+    # --- Part of both
 
-    def _bend(self) -> None:
-        """Take the curvatures of the loss at the present point for those of the model."""
-        problem = self._problem
-        if self._curved:
-            curvatures(problem.loss, self._z, problem.y, problem.weights, _LEAST_CURVATURE, self._weights)
-
-    def _step_along(self, move: Array, more: float) -> float:
-        """Return how far to go along a step, at most 1, that changes z by ``move`` and the penalty by ``more``.
+    def _step_along(self, more: float) -> float:
+        """Return how far to go along the move aimed at, at most 1, where a whole step changes the penalty by ``more``.
 
         The objective along the step lies below the mean loss plus t * more, a convex function of t that falls at 0. To
         go no further than where that is lowest cannot raise it; and slopes tell so where values drown in rounding.
         """
-        problem = self._problem
 
         def slope_at(t: float) -> float:
-            return float(slope(problem.loss, self._z, move, t, problem.y, problem.weights) + more)
+            return float(self._samples.slopes(t)[0] + more)
 
-        steepest, at_high = slope_at(0.0), slope_at(1.0)
+        steepest, at_high = (float(slope + more) for slope in self._samples.slopes(0.0, 1.0))
         # Slopes rise: those at 1/2 and 1 bound the rise over either half.
         if not at_high > 0.0 or slope_at(0.5) + at_high <= 0.0:
             return 1.0

@@ -1,0 +1,159 @@
+"""The rows of a fit, where they are in parts on the workers of a cluster: `Samples` by exchanges with all of them."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep.distributed._parts import Command, Order, lower
+from surestep.distributed._problem import PartitionedProblem
+from surestep.regularizers import Separable
+from surestep.solvers._gram import mirror
+from surestep.solvers._samples import Samples, samples_of
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@samples_of.register(PartitionedProblem)
+def _(problem: PartitionedProblem, n_threads: int | None) -> AbstractContextManager[Samples]:
+    return PartitionedSamples(problem)
+
+
+class PartitionedSamples(AbstractContextManager[Samples]):
+    """A fit over parts of the rows.
+
+    What only changes the state of the fit is kept until something is asked, and goes along with it. Whatever is needed
+    to bring a new worker to where the others are is known here: the point of the last look, and what was done since.
+    """
+
+    def __init__(self, problem: PartitionedProblem) -> None:
+        self._partitions, self._spec = problem.partitions, problem.spec
+        self._fit, self._version = uuid.uuid4().hex, 0
+        self._pending: list[Command] = []
+        self._log: list[Command] = []
+        self._x = np.zeros(problem.n_coordinates)  # z is, but for rounding, that of this point
+        self._short = np.uint32 if problem.n_coordinates < 2**32 else np.int64  # that is enough for an index
+        self._aimed: tuple[Integers, Array] = np.empty(0, np.int64), np.empty(0)
+        self._members = np.empty(0, np.int64)
+        self._known: dict[float, float] = {}  # slopes that were asked for along with others
+        self._before = self._communicated()
+        self.whole = problem.partitions.n_parts == 1
+
+    def __exit__(self, *_: object) -> None:
+        self._partitions.forget(self._fit)
+
+    def _tell(self, name: str, *arguments: Any) -> None:
+        self._pending.append((name, arguments))
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        commands = (*self._pending, (name, arguments))
+        order = Order(self._spec, commands, self._fit, self._version, None if self._version else ())
+        answer = self._partitions.exchange(order, lambda: tuple(self._log))
+        self._version += 1
+        self._log += self._pending
+        self._pending = []
+        return answer
+
+    # --- Where the fit stands
+
+    def lengths(self) -> Integers:
+        return np.asarray(self._ask("lengths"))
+
+    def restart(self, x: Array) -> None:
+        self._x = x.copy()
+        self._tell("restart", x.copy())
+
+    def shift_sums(self, b: float) -> Any:
+        return self._ask("shift_sums", b)
+
+    def shift(self, b: float) -> None:
+        self._x[-1] += b
+        self._tell("shift", b)
+
+    def residuals(self) -> Any:
+        self._partitions.look_around()
+        squares = self._ask("residuals")
+        self._log = [("restart", (self._x.copy(),)), ("residuals", ())]
+        if self._members.size:
+            self._log.append(("join", (self._members,)))
+        return squares
+
+    def gradient(self, listed: Integers) -> Array:
+        return np.asarray(self._ask("gradient", listed.astype(self._short)))
+
+    def loss_terms(self, tau: float) -> Any:
+        return self._ask("loss_terms", tau)
+
+    # --- The quadratic model
+
+    def bend(self, least: float) -> bool:
+        self._tell("bend", least)
+        return True
+
+    def model_gradient(self, members: Integers) -> Array:
+        gradient = self._ask("model_gradient", members)
+        self._log.append(("model_gradient", (members,)))
+        return np.asarray(gradient)
+
+    def join(self, new: Integers) -> None:
+        self._members = np.concatenate([self._members, new])
+        self._tell("join", new)
+
+    def add_lines(self, first: int, out: Array) -> None:
+        out[lower(*out.shape)] += self._ask("lines", first, out.shape[1])
+        mirror(out[:, first:])
+
+    def diagonal(self) -> Array:
+        return np.asarray(self._ask("diagonal"))
+
+    def curved(self, v: Array) -> Array:
+        return np.asarray(self._ask("curved", v))
+
+    def pays(self, members: Integers) -> bool:
+        return bool(self._ask("pays", members)) if self.whole else True
+
+    def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
+        after, n_steps = self._ask("descend", reg, members, x, enough, max_sweeps)
+        return after, n_steps
+
+    def solve_over_samples(self, l2: Array, c: Array) -> Array:
+        return np.asarray(self._ask("solve_over_samples", l2, c))
+
+    # --- A step
+
+    def add(self, members: Integers, change: Array) -> None:
+        moved = change != 0.0
+        self._x[members[moved]] += change[moved]
+        self._tell("add", members[moved], change[moved])
+
+    def aim(self, members: Integers, change: Array) -> None:
+        moved = change != 0.0
+        self._aimed, self._known = (members[moved], change[moved]), {}
+        self._tell("aim", *self._aimed)
+
+    def slopes(self, *ts: float) -> list[float]:
+        unknown = [t for t in ts if t not in self._known]
+        if unknown:
+            more = [0.5] if 1.0 in unknown else []  # it is often asked for next
+            self._known.update(zip(unknown + more, self._ask("slopes", *unknown, *more), strict=True))
+        return [self._known[t] for t in ts]
+
+    def go(self, t: float) -> None:
+        self._x[self._aimed[0]] += t * self._aimed[1]
+        self._known = {}
+        self._tell("go", t)
+
+    # --- What it takes
+
+    def _communicated(self) -> Array:
+        counted = self._partitions
+        return np.array([counted.exchanges, counted.bytes_sent, counted.bytes_received, counted.seconds])
+
+    def columns(self) -> dict[str, float]:
+        names = ("exchanges", "bytes_sent", "bytes_received", "communication")
+        return dict(zip(names, (self._communicated() - self._before).tolist(), strict=True))

@@ -1,0 +1,223 @@
+"""All that the fast solver does with rows: sums over them, and the state of a fit that is as long as they are.
+
+What the solver asks for is a number or a vector as long as the columns, and adds up over any parts of the rows; the
+rest of it never sees a row. So the rows may be elsewhere, in parts: `surestep.distributed` has the other `Samples`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import singledispatch
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep import losses
+from surestep._intercept import shift_sums
+from surestep.bounds.choose import lengths
+from surestep.design import product, transposed_product
+from surestep.problem import Problem, squared_norms
+from surestep.regularizers import Separable
+from surestep.solvers._columns import combine, descend_by_columns, dots
+from surestep.solvers._gram import Products, Source, pays
+from surestep.solvers._look import curvatures, loss_terms, residuals, slope
+from surestep.solvers._smooth import OverSamples
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Samples(Source, Protocol):
+    """The rows of a problem, wherever they are, and a fit over them: z, the quadratic model, a move.
+
+    ``whole``: all rows are in one place, so that steps which read one column at a time can be done there.
+    """
+
+    @property
+    def whole(self) -> bool: ...
+
+    def lengths(self) -> Integers:
+        """Number of stored entries of every column."""
+
+    def restart(self, x: Array) -> None:
+        """Set z = X x."""
+
+    def shift_sums(self, b: float) -> Sequence[float] | Array:
+        """See `problem.shift_sums`."""
+
+    def shift(self, b: float) -> None:
+        """z += b."""
+
+    def residuals(self) -> Sequence[float] | Array:
+        """Take r at the present z; return the squares of the distance from the last one, and of its size."""
+
+    def gradient(self, listed: Integers) -> Array:
+        """<a_j, r> of some columns."""
+
+    def loss_terms(self, tau: float) -> Sequence[float] | Array:
+        """See `_look.loss_terms`."""
+
+    def add(self, members: Integers, change: Array) -> None:
+        """z += sum_j change_j a_j."""
+
+    def bend(self, least: float) -> bool:
+        """Take the curvatures at the present z for d; return whether any may have changed."""
+
+    def model_gradient(self, members: Integers) -> Array:
+        """Take the residual at the present z for that of the model; return its gradient."""
+
+    def aim(self, members: Integers, change: Array) -> None:
+        """move = sum_j change_j a_j."""
+
+    def slopes(self, *ts: float) -> Sequence[float] | Array:
+        """Derivatives of the mean loss at z + t move, in t."""
+
+    def go(self, t: float) -> None:
+        """z += t move."""
+
+    def diagonal(self) -> Array:
+        """|a_j|_d^2 of all columns."""
+
+    def curved(self, v: Array) -> Array:
+        """A^T diag(d) A v."""
+
+    def pays(self, members: Integers) -> bool:
+        """Whether a Gram matrix pays for these; see `_gram.pays`."""
+
+    def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
+        """Minimise the model by its columns, where the rows are whole; return where, and the number of steps."""
+
+    def solve_over_samples(self, l2: Array, c: Array) -> Array:
+        """Do a Newton step by `OverSamples`, where the rows are whole."""
+
+    def columns(self) -> dict[str, float]:
+        """Return what it adds to a row of the trace."""
+
+
+@singledispatch
+def samples_of(problem: Problem, n_threads: int | None) -> AbstractContextManager[Samples]:
+    """Rows of a problem for one fit; None means as many threads as there are processors."""
+    return LocalSamples(problem, n_threads)
+
+
+class LocalSamples(AbstractContextManager[Samples]):
+    """Rows in this process; of the whole problem, or a part of them whose weights do not add up to one."""
+
+    whole = True
+
+    def __init__(self, problem: Problem, n_threads: int | None = 1) -> None:
+        n = problem.n_samples
+        self._problem, self._columns = problem, problem.columns
+        self._data = problem.loss, problem.y, problem.weights
+        self._pool = ThreadPoolExecutor(n_threads)
+        self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last look
+        self._curved = not isinstance(problem.loss, losses.Squared)
+        # The residual of the model, which is the last one looked at where the model is exact.
+        self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
+        self._weights = problem.weights.copy()  # d_i of the quadratic model
+        self._products = Products(self._columns, n, self._weights)
+        self._over_samples: OverSamples | None = None
+        self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def lengths(self) -> Integers:
+        return np.asarray(lengths(self._columns))
+
+    def restart(self, x: Array) -> None:
+        self._z[:] = self._problem.predictor(x)
+
+    # --- A look
+
+    def shift_sums(self, b: float) -> tuple[float, ...]:
+        loss, y, weights = self._data
+        return tuple(shift_sums(loss, self._z, y, weights, b))
+
+    def shift(self, b: float) -> None:
+        self._z += b
+
+    def residuals(self) -> tuple[float, ...]:
+        loss, y, weights = self._data
+        return residuals(loss, self._z, y, weights, self._u, self._r)
+
+    def gradient(self, listed: Integers) -> Array:
+        listed = np.asarray(listed, np.int64)
+        out, n_parts = np.empty(listed.size), self._pool._max_workers
+        if n_parts == 1:
+            dots(self._columns, listed, self._r, out)
+            return out
+        edges = [listed.size * part // n_parts for part in range(n_parts + 1)]
+        parts = [slice(*ends) for ends in itertools.pairwise(edges)]
+        list(self._pool.map(lambda part: dots(self._columns, listed[part], self._r, out[part]), parts))
+        return out
+
+    def loss_terms(self, tau: float) -> tuple[float, ...]:
+        loss, y, weights = self._data
+        return loss_terms(loss, self._z, self._u, y, weights, tau)
+
+    # --- The quadratic model
+
+    def bend(self, least: float) -> bool:
+        loss, y, weights = self._data
+        return self._curved and curvatures(loss, self._z, y, weights, least, self._weights)
+
+    def model_gradient(self, members: Integers) -> Array:
+        loss, y, weights = self._data
+        residuals(loss, self._z, y, weights, self._model_u, self._model_r)
+        out = np.empty(members.size)
+        dots(self._columns, members, self._model_r, out)
+        return out
+
+    def join(self, new: Integers) -> None:
+        self._products.join(new)
+
+    def add_lines(self, first: int, out: Array) -> None:
+        self._products.add_lines(first, out)
+
+    def diagonal(self) -> Array:
+        out = np.empty(self._problem.n_coordinates)
+        squared_norms(self._columns, self._weights, out)
+        return out
+
+    def curved(self, v: Array) -> Array:
+        z, image = np.empty(self._z.size), np.empty(v.size)
+        product(self._columns, v, z)
+        transposed_product(self._columns, self._weights * z, image)
+        return image
+
+    def pays(self, members: Integers) -> bool:
+        return pays(self._columns, self._z.size, members)
+
+    def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
+        x, rho = x.copy(), self._model_r.copy()
+        n_steps = descend_by_columns(self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps)
+        return x, n_steps
+
+    def solve_over_samples(self, l2: Array, c: Array) -> Array:
+        if self._over_samples is None:
+            self._over_samples = OverSamples(self._problem, l2)
+        return self._over_samples.step(self._weights, c)
+
+    # --- A step
+
+    def add(self, members: Integers, change: Array) -> None:
+        combine(self._columns, members, change, self._z)
+
+    def aim(self, members: Integers, change: Array) -> None:
+        self._move[:] = 0.0
+        combine(self._columns, members, change, self._move)
+
+    def slopes(self, *ts: float) -> tuple[float, ...]:
+        loss, y, weights = self._data
+        return tuple(slope(loss, self._z, self._move, t, y, weights) for t in ts)
+
+    def go(self, t: float) -> None:
+        self._z += t * self._move
+
+    def columns(self) -> dict[str, float]:
+        return {}
