@@ -553,7 +553,7 @@ def test_divergence_is_reported(bounds, trace_every):
         (dict(sampling="optimal", bounds="snapshot"), r"sampling='optimal' needs bounds='exact', got 'snapshot'"),
         (dict(sampling="greedy", bounds="cauchy-schwarz"), r"sampling='greedy' needs bounds='exact'"),
         (dict(sampling="optimal", bounds="tight"), r"bounds must be one of"),
-        (dict(smoothness="none"), r"smoothness must be one of 'coordinate', 'constant', 'unit', got 'none'"),
+        (dict(smoothness="none"), r"smoothness must be one of 'auto', 'coordinate', 'constant', 'unit', got 'none'"),
         (dict(max_epochs=-1), r"max_epochs must not be negative, got -1"),
         (dict(max_epochs=np.nan), r"max_epochs must not be negative, got nan"),
         (dict(tol=0.0), r"tol must be positive and finite, got 0.0"),
