@@ -141,6 +141,7 @@ FIGURES = {
             "squared",
             (Panel("rcv1", "L1"), Panel("real-sim", "L1")),
             ADAPTIVE,
+            ("epoch",),
         ),
         Figure(
             6,
@@ -148,6 +149,7 @@ FIGURES = {
             "squared",
             (Panel("real-sim", "L1"), Panel("real-sim", "L2")),
             ADAPTIVE[:2],
+            ("seconds",),
         ),
         Figure(
             7,
