@@ -1,12 +1,12 @@
-"""Peak memory of a fit, above the data that it is given: at most twice the data and the Gram matrix of the working set.
+"""Peak memory of a fit beyond the data that it is given: at most twice the data and the Gram matrix of the working set.
 
-Every fit has a process of its own, which reads prepared arrays; the peak of another process is subtracted, which reads
-the same arrays but fits a corner of them only, so that it has loaded the same code. One thread, lambda_max / 100.
+Every fit has a process of its own, which reads prepared arrays and first fits a corner of them, so that all code is
+loaded; then the highest memory during the fit is compared to that before it (Linux). One thread, lambda_max / 100.
 """
 
+import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -33,12 +33,17 @@ TASKS = ("lasso", "logistic L1", "ridge")
 CORNER = 500
 
 
-def model_of(task: str, X: Any, y: Any) -> Any:
+def strength(task: str, X: Any, y: Any) -> float:
     if task == "ridge":
-        return ss.Ridge()
+        return 1.0
     loss = "squared" if task == "lasso" else "logistic"
-    alpha = ss.Problem(X, y, loss, ss.L1(1.0), fit_intercept=True).alpha_max() / 100
-    return ss.Lasso(alpha) if task == "lasso" else ss.LogisticRegression(C=1 / (alpha * y.size), l1_ratio=1)
+    return ss.Problem(X, y, loss, ss.L1(1.0), fit_intercept=True).alpha_max() / 100
+
+
+def model_of(task: str, alpha: float, n_samples: int) -> Any:
+    if task == "logistic L1":
+        return ss.LogisticRegression(C=1 / (alpha * n_samples), l1_ratio=1)
+    return ss.Lasso(alpha) if task == "lasso" else ss.Ridge(alpha)
 
 
 def save(X: Any, y: Any, folder: Path) -> None:
@@ -56,36 +61,50 @@ def load(folder: Path, layout: str, shape: tuple[int, int]) -> tuple[Any, Any]:
     return LAYOUTS[layout][0](tuple(map(read, PARTS)), shape=shape), read("y")
 
 
-def fit(folder: Path, layout: str, shape: tuple[int, int], task: str, options: dict[str, Any], whole: bool) -> None:
-    """Fit in this process, and print the largest Gram matrix's side and the peak memory in bytes."""
+def memory(kind: str) -> int:
+    """Bytes of this process: VmRSS, those now; VmHWM, the most since `forget`."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in status if line.startswith(kind))
+
+
+def forget() -> None:
+    """Give what is free back to the system, and let the highest memory be that of now."""
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def fit(folder: Path, layout: str, shape: tuple[int, int], task: str, alpha: float) -> None:
+    """Fit in this process; print the bytes of the fit, and the side of the largest Gram matrix that it used."""
     X, y = load(folder, layout, shape)
-    model = model_of(task, X[:CORNER, :CORNER].copy(), y[:CORNER]).set_params(**options)
-    model.fit(X[:CORNER, :CORNER].copy(), y[:CORNER])
-    if whole:
-        model.fit(X, y)
-    side = (
-        max(model.trace_["gram"] * model.trace_["working_set"]) if task == "lasso" else X.shape[1] * (task == "ridge")
-    )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(json.dumps({"side": float(side), "peak": peak}))
+    few = slice(None, None, max(y.size // CORNER, 1))
+    corner = X[few][:, :CORNER].copy()
+    model_of(task, alpha, corner.shape[0]).fit(corner, y[few])
+    forget()
+    before = memory("VmRSS")
+    model = model_of(task, alpha, y.size).fit(X, y)
+    used = memory("VmHWM") - before
+    trace = model.trace_
+    side = max(trace["gram"] * trace["working_set"]) if task == "lasso" else 0.0
+    print(json.dumps([used, float(side)]))
 
 
 def measure(*arguments: Any) -> tuple[float, float]:
-    """Return the bytes that a fit takes above its data, and those of its largest Gram matrix."""
-    answers = []
-    for whole in (False, True, False, True):  # the first of each may compile
+    """Return the bytes that a fit takes beyond its data, and those of its largest Gram matrix."""
+    for _ in range(2):  # the first may compile
         done = subprocess.run(
-            [sys.executable, __file__, json.dumps([*arguments, whole])],
+            [sys.executable, __file__, json.dumps(arguments)],
             capture_output=True,
             text=True,
             check=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
-        answers.append(json.loads(done.stdout))
-    return answers[3]["peak"] - answers[2]["peak"], 8.0 * answers[3]["side"] ** 2
+    used, side = json.loads(done.stdout)
+    return used, 8.0 * side**2
 
 
 def main(names: list[str]) -> None:
+    if sys.platform != "linux":
+        sys.exit("the highest memory of a part of a process is known on Linux only")
     print(f"{'data':<20}{'given by':<10}{'task':<14}{'data':>8}{'Gram':>8}{'fit':>8}{'allowed':>9}   (MB)")
     n_over = 0
     for name, make in DATA.items():
@@ -101,17 +120,15 @@ def main(names: list[str]) -> None:
             X = sparse(X) if sp.issparse(X) else dense(X)
             size = sum(getattr(X, part).nbytes for part in PARTS) if sp.issparse(X) else X.nbytes
             for task in TASKS:
-                wanted = model_of(task, X, y).get_params()
-                options = {key: wanted[key] for key in ("alpha", "C") if key in wanted}
                 with tempfile.TemporaryDirectory() as folder:
                     save(X, y, Path(folder))
-                    peak, gram = measure(folder, layout, X.shape, task, options)
+                    used, gram = measure(folder, layout, X.shape, task, strength(task, X, y))
                 allowed = 2 * size + gram
-                n_over += peak > allowed
-                numbers = "".join(f"{number / 1e6:>8.0f}" for number in (size, gram, peak))
-                over = "   over" * (peak > allowed)
-                print(f"{name:<20}{layout:<10}{task:<14}{numbers}{allowed / 1e6:>9.0f}{over}", flush=True)
-    print(f"\nMore than twice the data and the Gram matrix: {n_over} rows")
+                n_over += used > allowed
+                numbers = "".join(f"{number / 1e6:>8.1f}" for number in (size, gram, used))
+                over = "   over" * (used > allowed)
+                print(f"{name:<20}{layout:<10}{task:<14}{numbers}{allowed / 1e6:>9.1f}{over}", flush=True)
+    print(f"\nRows with more than twice the data and the Gram matrix: {n_over}")
 
 
 if __name__ == "__main__":

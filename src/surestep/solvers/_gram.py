@@ -50,14 +50,19 @@ def _count(columns: Any, members: Integers, counts: NDArray[np.uint64]) -> None:
 
 
 @jit
-def _spread(old: Rows, new: Rows, ends: NDArray[np.uint64]) -> None:
-    """Copy rows to where there is more room; set ``ends`` to where their entries end there."""
-    for i in range(ends.size):
-        at = new.starts[i]
-        for k in range(old.starts[i], old.starts[i + 1]):
-            new.places[at], new.values[at] = old.places[k], old.values[k]
-            at += np.uint64(1)
-        ends[i] = at
+def _spread(starts: NDArray[np.uint64], rows: Rows, ends: NDArray[np.uint64]) -> None:
+    """Move rows that began at ``starts`` to where they begin now, in place; set ``ends`` to where their entries end.
+
+    No row begins before where it began, so that the last goes first, and its last entry before the others.
+    """
+    one = np.uint64(1)
+    for back in range(1, ends.size + 1):
+        i = ends.size - back
+        n = starts[i + 1] - starts[i]
+        ends[i] = rows.starts[i] + n
+        for k in range(one, n + one):
+            old, new = starts[i + 1] - k, ends[i] - k
+            rows.places[new], rows.values[new] = rows.places[old], rows.values[old]
 
 
 @jit
@@ -148,7 +153,7 @@ class Gram:
         self._columns, self._weights = columns, weights
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
-        self._gathered = np.empty((0, n_samples))
+        self._n_samples = n_samples
         self._rows = Rows(np.zeros(n_samples + 1, np.uint64), np.empty(0, np.uint32), np.empty(0))
         self._store = np.zeros((0, 0))
         self.members = np.empty(0, np.int64)
@@ -169,19 +174,20 @@ class Gram:
             store[:first, :first] = self._store[:first, :first]
             self._store = store
         if self._dense is not None:
-            self._gathered = np.concatenate([self._gathered, self._gather(new)]) if first else self._gather(new)
             self._multiply(first)
         else:
             starts = np.zeros_like(self._rows.starts)
             _count(self._columns, new, starts)
             starts += np.diff(self._rows.starts, prepend=np.uint64(0))
             np.cumsum(starts, out=starts)
-            rows = Rows(starts, np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1])))
+            before, places, values = self._rows
+            for array in (places, values):  # in place: the entries of W may be most of the data
+                array.resize(int(starts[-1]), refcheck=False)
+            self._rows = rows = Rows(starts, places, values)
             ends = np.empty_like(starts[1:])
-            _spread(self._rows, rows, ends)
+            _spread(before, rows, ends)
             begin = ends.copy()
             _append(self._columns, self.members, first, rows, ends)
-            self._rows = rows
             self._add_products(begin, first)
 
     def reweigh(self, weights: Array) -> None:
@@ -199,24 +205,29 @@ class Gram:
         matrix[:first, first:] = matrix[first:, :first].T
         _mirror(matrix, first)
 
-    def _gather(self, members: Integers) -> Array:
+    def _gather(self, members: Integers, part: slice) -> Array:
+        """Return some samples of the columns of some members, times the roots of their weights."""
         assert self._dense is not None
-        if np.array_equal(members, np.arange(self._dense.shape[0])):
-            return self._dense  # all of it: no copy
-        lines = np.ones((members.size, self._gathered.shape[1]))
+        roots = np.sqrt(self._weights[part])
         is_column = members < self._dense.shape[0]
-        lines[is_column] = self._dense[members[is_column]]
+        if is_column.all():
+            return np.asarray(self._dense[members, part] * roots)
+        lines = np.empty((members.size, roots.size))
+        lines[is_column] = self._dense[members[is_column], part]
+        lines[~is_column] = 1.0  # the intercept
+        lines *= roots
         return lines
 
     def _multiply(self, first: int) -> None:
         """Compute the lines of G from ``first`` on, by BLAS, some samples at a time to save memory."""
-        n, n_samples = self._gathered.shape
+        n = self.members.size
         lines = np.zeros((n, n - first), order="F")
-        for begin in range(0, n_samples, _SAMPLES):
+        for begin in range(0, self._n_samples, _SAMPLES):
             part = slice(begin, begin + _SAMPLES)
-            new = self._gathered[first:, part] * np.sqrt(self._weights[part])
+            every = self._gather(self.members, part)
+            new = every[first:]
             if first > 0:
-                lines += (self._gathered[:, part] * np.sqrt(self._weights[part])) @ new.T
+                lines += every @ new.T
             else:  # half of a symmetric matrix
                 lines = scipy.linalg.blas.dsyrk(1.0, new.T, beta=1.0, c=lines, trans=1, lower=1, overwrite_c=1)
         matrix = self.matrix
