@@ -169,7 +169,7 @@ def run_figure(figure: Figure, scale: Scale, folder: Path, watch: Watch = unwatc
                 return watch(f"{about}: {name}")
 
             runs = _runs(problem, figure, scale, folder, named)
-            optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", tol=1e-10)["optimum"][0]
+            optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", tol=1e-9)["optimum"][0]
             best = least_objective(runs | {"optimum": [optimum]})
             nonzeros = int(np.count_nonzero(optimum.coef))
             cases.append(Case(figure, panel, reading, data, problem, alpha, alpha_max, best, nonzeros, runs))

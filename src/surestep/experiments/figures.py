@@ -94,6 +94,8 @@ def _descent(sampling: str, step: str = "adaptive", name: str | None = None) -> 
     options: dict[str, Any] = {"sampling": sampling, "step": step, "smoothness": "constant"}
     if sampling == "safe":
         options |= {"bounds": "cauchy-schwarz", "track_optimal": True}
+    if sampling == "optimal":
+        options["trace_every"] = 0.1  # it gets far in an epoch, which takes it long
     return Method(name or sampling, options=options)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import surestep as ss
 from surestep.experiments.runs import Runs
 
-FLOOR = 1e-10  # relative suboptimality below which f* itself is not known
+FLOOR = 1e-9  # relative suboptimality below which f* itself is not known
 
 
 def convergence(runs: Runs, best: float, x: str, *, value_ratio: bool = False) -> Any:

@@ -76,7 +76,7 @@ def run_methods(
     budget : float
         A run ends at the first row of its trace that comes after so many seconds of its clock, and is complete then.
     options
-        For the solvers, besides those of the methods: max_epochs, tol, trace_every.
+        For the solvers, where the methods have none of their own: max_epochs, tol, trace_every.
 
     Returns
     -------
@@ -97,8 +97,7 @@ def run_methods(
                 result = method.solve(
                     problem,
                     callbacks=[watch(f"{method.name}, seed {seed}"), _Budget(budget)],
-                    **options,
-                    **method.options,
+                    **{**options, **method.options},
                     **({"random_state": seed} if method.is_random else {}),
                 )
             runs.setdefault(method.name, []).append(result)

@@ -313,8 +313,7 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
     bound. Where that does not lower the model, goes only as far as the first coordinate can, which always does.
     """
     free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
-    lines = matrix[free]
-    block = lines[:, free]
+    block = matrix[np.ix_(free, free)]
     block[np.diag_indices(free.size)] += reg.l2[free]
     try:
         factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
@@ -325,9 +324,11 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
     step = -scipy.linalg.cho_solve(factor, c, check_finite=False)
     if not np.isfinite(step).all():
         return
+    everywhere = np.zeros_like(x)
     for t in (1.0, orthant.room(at, step)):
         change = orthant.clipped(at + t * step) - at
-        rise = change @ lines
+        everywhere[free] = change
+        rise = matrix @ everywhere
         if change @ (c + 0.5 * (rise[free] + reg.l2[free] * change)) < 0.0:
             x[free] = orthant.clipped(at + t * step)
             g += rise
