@@ -26,7 +26,7 @@ figcaption { font-size: .9rem; color: #444; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
-td { white-space: nowrap; }
+@media (min-width: 40rem) { td { white-space: nowrap; } }
 details { margin: .75rem 0; }
 summary { cursor: pointer; padding: .3rem 0; }
 .finding { border-left: .3rem solid #8c8c8c; padding: .1rem 1rem; margin: 1rem 0; }
