@@ -112,12 +112,13 @@ def run_methods(
 
 @dataclass(frozen=True)
 class _Budget:
-    """Ends a run after so many seconds of its clock."""
+    """Ends a run after so many seconds of its clock, but not before it has gone anywhere."""
 
     seconds: float
 
     def __call__(self, progress: ss.Progress) -> None:
-        progress.stop = progress.stop or progress.row["seconds"] >= self.seconds
+        is_spent = progress.row["epoch"] > 0.0 and progress.row["seconds"] >= self.seconds
+        progress.stop = progress.stop or is_spent
 
 
 def is_cut_short(result: ss.Result, budget: float = math.inf) -> bool:
