@@ -248,14 +248,18 @@ def test_float32_is_kept(model):
     np.testing.assert_allclose(single.coef_, clone(model).fit(X, y).coef_, atol=1e-3)
 
 
-def test_names_of_features_are_kept():
-    pd = pytest.importorskip("pandas")
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_names_of_features_are_kept(package):
+    frames = pytest.importorskip(package)
     X, y = DIABETES
-    frame = pd.DataFrame(X, columns=[f"feature {j}" for j in range(X.shape[1])])
-    model = Lasso(0.1).fit(frame, y)
-    assert list(model.feature_names_in_) == list(frame.columns)
+    names = [f"feature {j}" for j in range(X.shape[1])]
+    frame = frames.DataFrame({name: X[:, j] for j, name in enumerate(names)})
+    model = Lasso(0.1).fit(frame, frames.Series(y))
+    assert list(model.feature_names_in_) == names
+    np.testing.assert_allclose(model.coef_, Lasso(0.1).fit(X, y).coef_, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(frame), X @ model.coef_ + model.intercept_, rtol=1e-12)
     with pytest.raises(ValueError, match="feature names"):
-        model.predict(frame[frame.columns[::-1]])
+        model.predict(frame[names[::-1]])
 
 
 # --- Tolerance, status, warnings

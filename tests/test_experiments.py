@@ -18,7 +18,7 @@ from surestep.experiments.comparison import is_solved_at_zero
 from surestep.experiments.figures import FIGURES, FULL, QUICK, Panel, Scale, data_of, problem_of, readings
 from surestep.experiments.findings import findings, is_like_the_paper
 from surestep.experiments.report import write_report
-from surestep.experiments.runs import Method, run_methods
+from surestep.experiments.runs import Method, is_cut_short, run_methods
 
 pytest.importorskip("matplotlib")
 
@@ -170,6 +170,21 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path, folder):
                 np.testing.assert_array_equal(a.trace["objective"], b.trace["objective"])
 
 
+def test_a_run_that_is_out_of_budget_is_complete(tmp_path):
+    X, y, _ = data_of("rcv1'", TINY)
+    problem = problem_of(X, y, "squared", "L1").with_regularizer(ss.L1(0.01))
+    method = Method("uniform", options={"sampling": "uniform", "trace_every": 0.25})
+    options = {"folder": tmp_path, "max_epochs": 3.0, "tol": 1e-9, "trace_every": 1.0}
+    (short,) = run_methods(problem, [method], budget=1e-9, **options)["uniform"]
+    assert short.status is ss.Status.STOPPED
+    assert short.n_epochs == 0.25  # the first row after the start; the method's own trace_every
+    assert not is_cut_short(short, 1e-9)
+    assert is_cut_short(short, 60.0)
+    assert len(list(tmp_path.glob("*.npz"))) == 1
+    (long,) = run_methods(problem, [method], **options)["uniform"]  # another budget, another run
+    assert long.n_epochs == 3.0
+
+
 # Measures
 
 
@@ -182,6 +197,9 @@ def test_speedup_is_the_ratio_of_times_to_a_level_that_both_reach():
     assert both.speedup("safe", "safe") == 1.0
     assert both.final("uniform") == pytest.approx(1e-3)
     assert both.microseconds("safe") == pytest.approx(1e5)
+    nowhere = case(safe=[0.5, 0.6, 0.55], uniform=slow)
+    assert math.isnan(nowhere.speedup("safe", "uniform"))
+    assert findings([nowhere]) == []  # there is nothing to compare
 
 
 def test_verdicts_follow_the_numbers():

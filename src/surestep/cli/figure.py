@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -26,9 +27,15 @@ from surestep.experiments.report import write_report
     show_default=True,
     help="Folder for runs, tables, pictures and the report; what is there already is not run again.",
 )
+@click.option("--seeds", type=click.IntRange(min=1), help="Runs of each method.  [default: 5; 3 if quick]")
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), help="Most seconds of a run.  [default: no limit]"
+)
 @as_json
 @click.pass_context
-def figure(ctx: click.Context, number: str, quick: bool, out: str, as_json: bool) -> None:  # fmt: skip
+def figure(
+    ctx: click.Context, number: str, quick: bool, out: str, seeds: int | None, budget: float | None, as_json: bool
+) -> None:
     """Run figures of the paper, and write a report.
 
     Data sets are the paper's, or those that stand in for them, where SURESTEP_DATA has them; generated else.
@@ -36,8 +43,10 @@ def figure(ctx: click.Context, number: str, quick: bool, out: str, as_json: bool
     \b
     surestep figure 2 --quick --out figures
     surestep figure all --quick --out figures
+    surestep figure 8 --quick --seeds 2 --budget 1 --out figures
     """
     scale = QUICK if quick else FULL
+    scale = replace(scale, n_seeds=seeds or scale.n_seeds, budget=budget or scale.budget)
     numbers = list(FIGURES) if number == "all" else [int(number)]
     interrupted = False
     with Watcher(scale.epochs) as watch:

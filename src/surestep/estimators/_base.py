@@ -268,7 +268,7 @@ class Data:
         offset = np.zeros(X.shape[1])
         if fit_intercept and not scipy.sparse.issparse(X):
             offset = np.average(X, axis=0, weights=weights).astype(X.dtype)
-            X = X - offset
+            X = np.subtract(X, offset, order="F")  # solvers read columns: no copy in another layout besides
         return cls(Design.of(X), offset.astype(np.float64), weights)
 
     def shown(self, X: Any, y: Any) -> dict[str, Any]:

@@ -150,5 +150,8 @@ def weighted_sgd(scale: Scale, watch: Watch) -> Study:
         "duality gap of 1e-6 f(0) is certified, at most 100 epochs.",
         comparison.HEAD,
         list(comparison.cells()),
-        (("Weighted SGD, by epochs", convergence(comparison.runs, best, "epoch")),),
+        (
+            ("Weighted SGD, by epochs", convergence(comparison.runs, best, "epoch")),
+            ("Weighted SGD, by seconds", convergence(comparison.runs, best, "seconds")),
+        ),
     )

@@ -13,7 +13,7 @@ import numpy as np
 import surestep as ss
 from surestep.experiments.comparison import is_solved_at_zero
 from surestep.experiments.figures import Figure, Panel, Scale, data_of, problem_of, readings
-from surestep.experiments.runs import Method, Runs, Watch, least_objective, run_methods, unwatched
+from surestep.experiments.runs import Method, Runs, Watch, is_cut_short, least_objective, run_methods, unwatched
 
 OPTIMUM = (Method("optimum", "minimize"),)
 FINEST = 1e-6  # relative suboptimality below which nobody looks
@@ -73,8 +73,13 @@ class Case:
         return float(np.median([(run.trace.last["objective"] - self.best) / span for run in self.runs[method]]))
 
     def speedup(self, method: str, over: str, column: str = "epoch") -> float:
-        """How many times sooner a method gets as far as both get; over 1 means that it is faster."""
+        """How many times sooner a method gets as far as both get; over 1 means that it is faster.
+
+        NaN where one of them ends no lower than it began, as SGD does where f(0) is close to the minimum.
+        """
         level = max(self.final(method), self.final(over), FINEST)
+        if level >= 1.0:
+            return float("nan")
         return self._when(over, level, column) / self._when(method, level, column)
 
     def _when(self, method: str, level: float, column: str) -> float:
@@ -164,7 +169,7 @@ def run_figure(figure: Figure, scale: Scale, folder: Path, watch: Watch = unwatc
                 return watch(f"{about}: {name}")
 
             runs = _runs(problem, figure, scale, folder, named)
-            optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", tol=1e-10)["optimum"][0]
+            optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", tol=1e-9)["optimum"][0]
             best = least_objective(runs | {"optimum": [optimum]})
             nonzeros = int(np.count_nonzero(optimum.coef))
             cases.append(Case(figure, panel, reading, data, problem, alpha, alpha_max, best, nonzeros, runs))
@@ -178,11 +183,12 @@ def _runs(problem: ss.Problem, figure: Figure, scale: Scale, folder: Path, watch
         seeds=range(scale.n_seeds),
         watch=watch,
         folder=folder / "runs",
+        budget=scale.budget,
         max_epochs=scale.sgd_epochs if figure.is_stochastic else scale.epochs,
         tol=1e-9,
-        trace_every=0.5,
+        trace_every=0.1 if figure.is_stochastic else 0.5,
     )
-    if any(run.status in (ss.Status.STOPPED, ss.Status.INTERRUPTED) for group in runs.values() for run in group):
+    if any(is_cut_short(run, scale.budget) for group in runs.values() for run in group):
         raise InterruptedRunsError
     return runs
 

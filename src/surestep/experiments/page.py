@@ -17,14 +17,16 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; m
 h1, h2, h3 { line-height: 1.2; }
 h2 { margin-top: 2.5rem; border-top: 2px solid #ddd; padding-top: 1.5rem; }
 nav a { display: inline-block; margin-right: 1rem; padding: .2rem 0; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
-figure { margin: 0; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem;
+            margin: 1rem 0; }
+figure { margin: 0; max-width: 38rem; }
 figure img { width: 100%; height: auto; display: block; }
 figcaption { font-size: .9rem; color: #444; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
+@media (min-width: 40rem) { td { white-space: nowrap; } }
 details { margin: .75rem 0; }
 summary { cursor: pointer; padding: .3rem 0; }
 .finding { border-left: .3rem solid #8c8c8c; padding: .1rem 1rem; margin: 1rem 0; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,10 @@ class Method:
     def compile(self, problem: ss.Problem, watch: Watch) -> None:
         """Do a few steps, so that the clock of the next run does not count compiling."""
         if self.is_random:
-            self.solve(problem, callbacks=[watch(f"{self.name}, compiling")], max_epochs=0.01, **self.options)
+            # SGD looks at all data now and then, from the second epoch on; under the optimal sampling in every step.
+            is_short = self.solver == "coordinate_descent" or self.options["sampling"] == "optimal"
+            epochs = 0.01 if is_short else 4.0
+            self.solve(problem, callbacks=[watch(f"{self.name}, compiling")], max_epochs=epochs, **self.options)
 
 
 def unwatched(name: str) -> Callback:
@@ -54,6 +58,7 @@ def run_methods(
     seeds: Sequence[int] = (0,),
     watch: Watch = unwatched,
     folder: Path | None = None,
+    budget: float = math.inf,
     **options: Any,
 ) -> Runs:
     """Run every method with every seed.
@@ -68,8 +73,10 @@ def run_methods(
         is returned, and the run that was cut short at the end of it.
     folder : Path, optional
         Every complete run is kept there, and a run that is there is read.
+    budget : float
+        A run ends at the first row of its trace that comes after so many seconds of its clock, and is complete then.
     options
-        For the solvers, besides those of the methods: max_epochs, tol, trace_every.
+        For the solvers, where the methods have none of their own: max_epochs, tol, trace_every.
 
     Returns
     -------
@@ -80,7 +87,7 @@ def run_methods(
     for method in methods:
         compiled = False
         for seed in seeds if method.is_random else seeds[:1]:
-            known = None if folder is None else folder / _file_name(problem, method, seed, options)
+            known = None if folder is None else folder / _file_name(problem, method, seed, budget, options)
             if known is not None and known.exists():
                 result = ss.Model.load(known).result
             else:
@@ -89,13 +96,12 @@ def run_methods(
                     method.compile(problem, watch)
                 result = method.solve(
                     problem,
-                    callbacks=[watch(f"{method.name}, seed {seed}")],
-                    **options,
-                    **method.options,
+                    callbacks=[watch(f"{method.name}, seed {seed}"), _Budget(budget)],
+                    **{**options, **method.options},
                     **({"random_state": seed} if method.is_random else {}),
                 )
             runs.setdefault(method.name, []).append(result)
-            if result.status in (ss.Status.STOPPED, ss.Status.INTERRUPTED):
+            if is_cut_short(result, budget):
                 return runs
             if known is not None and not known.exists():
                 known.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +110,25 @@ def run_methods(
     return runs
 
 
-def _file_name(problem: ss.Problem, method: Method, seed: int, options: dict[str, Any]) -> str:
+@dataclass(frozen=True)
+class _Budget:
+    """Ends a run after so many seconds of its clock, but not before it has gone anywhere."""
+
+    seconds: float
+
+    def __call__(self, progress: ss.Progress) -> None:
+        is_spent = progress.row["epoch"] > 0.0 and progress.row["seconds"] >= self.seconds
+        progress.stop = progress.stop or is_spent
+
+
+def is_cut_short(result: ss.Result, budget: float = math.inf) -> bool:
+    """Whether somebody asked a run to stop before it was complete; to be out of budget is to be complete."""
+    if result.status is ss.Status.STOPPED:
+        return result.seconds < budget
+    return result.status is ss.Status.INTERRUPTED
+
+
+def _file_name(problem: ss.Problem, method: Method, seed: int, budget: float, options: dict[str, Any]) -> str:
     """Name a run by all that its result depends on: other options, another version or other data make another name."""
     numbers = problem.smoothness.tobytes() + problem.gradient(np.zeros(problem.n_coordinates)).tobytes()
     told = (
@@ -113,6 +137,7 @@ def _file_name(problem: ss.Problem, method: Method, seed: int, options: dict[str
         sorted(method.options.items()),
         method.solver,
         seed,
+        budget,
         sorted(options.items()),
     )
     digest = hashlib.sha256(repr(told).encode() + numbers).hexdigest()[:16]

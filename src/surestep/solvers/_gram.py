@@ -50,14 +50,19 @@ def _count(columns: Any, members: Integers, counts: NDArray[np.uint64]) -> None:
 
 
 @jit
-def _spread(old: Rows, new: Rows, ends: NDArray[np.uint64]) -> None:
-    """Copy rows to where there is more room; set ``ends`` to where their entries end there."""
-    for i in range(ends.size):
-        at = new.starts[i]
-        for k in range(old.starts[i], old.starts[i + 1]):
-            new.places[at], new.values[at] = old.places[k], old.values[k]
-            at += np.uint64(1)
-        ends[i] = at
+def _spread(starts: NDArray[np.uint64], rows: Rows, ends: NDArray[np.uint64]) -> None:
+    """Move rows that began at ``starts`` to where they begin now, in place; set ``ends`` to where their entries end.
+
+    No row begins before where it began, so that the last goes first, and its last entry before the others.
+    """
+    one = np.uint64(1)
+    for back in range(1, ends.size + 1):
+        i = ends.size - back
+        n = starts[i + 1] - starts[i]
+        ends[i] = rows.starts[i] + n
+        for k in range(one, n + one):
+            old, new = starts[i + 1] - k, ends[i] - k
+            rows.places[new], rows.values[new] = rows.places[old], rows.values[old]
 
 
 @jit
@@ -191,7 +196,7 @@ class Products:
         self._columns, self._weights = columns, weights
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
-        self._gathered = np.empty((0, n_samples))
+        self._n_samples = n_samples
         self._rows = Rows(np.zeros(n_samples + 1, np.uint64), np.empty(0, np.uint32), np.empty(0))
         self._begin = self._rows.starts[:-1]  # where, in each row, the newest members begin
         self._members = np.empty(0, np.int64)
@@ -201,18 +206,19 @@ class Products:
         first = self._members.size
         self._members = np.concatenate([self._members, new])
         if self._dense is not None:
-            self._gathered = np.concatenate([self._gathered, self._gather(new)]) if first else self._gather(new)
             return
         starts = np.zeros_like(self._rows.starts)
         _count(self._columns, new, starts)
         starts += np.diff(self._rows.starts, prepend=np.uint64(0))
         np.cumsum(starts, out=starts)
-        rows = Rows(starts, np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1])))
+        before, places, values = self._rows
+        for array in (places, values):  # in place: the entries of W may be most of the data
+            array.resize(int(starts[-1]), refcheck=False)
+        self._rows = Rows(starts, places, values)
         ends = np.empty_like(starts[1:])
-        _spread(self._rows, rows, ends)
+        _spread(before, self._rows, ends)
         self._begin = ends.copy()
-        _append(self._columns, self._members, first, rows, ends)
-        self._rows = rows
+        _append(self._columns, self._members, first, self._rows, ends)
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
@@ -223,24 +229,29 @@ class Products:
             _add_products(self._columns, self._rows, self._weights, self._members, first, at, out)
         mirror(out[:, first:])
 
-    def _gather(self, members: Integers) -> Array:
+    def _gather(self, members: Integers, part: slice) -> Array:
+        """Return some samples of the columns of some members, times the roots of their weights."""
         assert self._dense is not None
-        if np.array_equal(members, np.arange(self._dense.shape[0])):
-            return self._dense  # all of it: no copy
-        lines = np.ones((members.size, self._gathered.shape[1]))
+        roots = np.sqrt(self._weights[part])
         is_column = members < self._dense.shape[0]
-        lines[is_column] = self._dense[members[is_column]]
+        if is_column.all():
+            return np.asarray(self._dense[members, part] * roots)
+        lines = np.empty((members.size, roots.size))
+        lines[is_column] = self._dense[members[is_column], part]
+        lines[~is_column] = 1.0  # the intercept
+        lines *= roots
         return lines
 
     def _multiplied(self, first: int) -> Array:
         """Lines of G from ``first`` on, by BLAS, some samples at a time to save memory; of all, what is on one side."""
-        n, n_samples = self._gathered.shape
+        n = self._members.size
         lines = np.zeros((n, n - first), order="F")
-        for begin in range(0, n_samples, _SAMPLES):
+        for begin in range(0, self._n_samples, _SAMPLES):
             part = slice(begin, begin + _SAMPLES)
-            new = self._gathered[first:, part] * np.sqrt(self._weights[part])
+            every = self._gather(self._members, part)
+            new = every[first:]
             if first > 0:
-                lines += (self._gathered[:, part] * np.sqrt(self._weights[part])) @ new.T
+                lines += every @ new.T
             else:  # half of a symmetric matrix
                 lines = scipy.linalg.blas.dsyrk(1.0, new.T, beta=1.0, c=lines, trans=1, lower=1, overwrite_c=1)
         return lines.T if first > 0 else np.tril(lines)
@@ -322,8 +333,7 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
     bound. Where that does not lower the model, goes only as far as the first coordinate can, which always does.
     """
     free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
-    lines = matrix[free]
-    block = lines[:, free]
+    block = matrix[np.ix_(free, free)]
     block[np.diag_indices(free.size)] += reg.l2[free]
     try:
         factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
@@ -334,9 +344,11 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
     step = -scipy.linalg.cho_solve(factor, c, check_finite=False)
     if not np.isfinite(step).all():
         return
+    everywhere = np.zeros_like(x)
     for t in (1.0, orthant.room(at, step)):
         change = orthant.clipped(at + t * step) - at
-        rise = change @ lines
+        everywhere[free] = change
+        rise = matrix @ everywhere
         if change @ (c + 0.5 * (rise[free] + reg.l2[free] * change)) < 0.0:
             x[free] = orthant.clipped(at + t * step)
             g += rise
