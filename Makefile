@@ -7,7 +7,7 @@ READY   = $(VENV)/.installed
 # Numba does not notice that another file of the package changed: give every state of the sources its own cache.
 export NUMBA_CACHE_DIR = $(CURDIR)/.cache/numba/$(shell $(PYTHON) tests/sources.py)
 
-.PHONY: help install demo test test-oldest lint format bench peers clean
+.PHONY: help install demo test test-oldest lint format bench peers results clean
 
 help:
 	@echo "make install      a virtual environment in $(VENV) with every extra but torch"
@@ -18,6 +18,7 @@ help:
 	@echo "make format       let ruff format and fix the sources"
 	@echo "make bench        the benchmarks, one after the other, on one thread"
 	@echo "make peers        our fast solver beside those of other packages (hours; goes on where it was interrupted)"
+	@echo "make results      the paper's figures on real data, into docs/results (goes on where it was interrupted)"
 	@echo "make clean        remove the environment and all caches"
 
 install: $(READY)
@@ -58,6 +59,9 @@ bench: $(READY)
 
 peers: $(READY)
 	$(RUN) benchmarks/peers/run.py --resume
+
+results: $(READY)
+	$(RUN) benchmarks/paper_results.py
 
 clean:
 	rm -rf $(VENV) .venv-oldest .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,7 @@
 
     python benchmarks/paper_results.py [--out DIR]
 
-Takes about forty minutes on an idle machine, and goes on where it was interrupted: runs are kept in
+Takes half an hour or more on an idle machine, and goes on where it was interrupted: runs are kept in
 .cache/paper_results.
 """
 
@@ -29,7 +29,7 @@ from surestep.experiments.figures import FIGURES, FULL
 from surestep.experiments.findings import findings
 from surestep.experiments.report import write_report
 
-SCALE = replace(FULL, n_seeds=3, budget=10.0)
+SCALE = replace(FULL, n_seeds=3, budget=4.0)
 RUNS = ROOT / ".cache" / "paper_results"
 MOST_BYTES = 6e6
 SHOWN = "lambda_max / 10"  # the reading of which README.md has pictures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pickle
@@ -91,6 +92,41 @@ def test_fit_of_a_file_tells_the_same_as_json(tmp_path):
     assert told["status"] == "CONVERGED"
     assert told["loss"] == "Squared()"
     assert told["regularizer"] == repr(problem.regularizer)
+
+
+def in_two_files(name: str) -> None:
+    """Half of a data set in each of two files of a folder."""
+    X, y = load_dataset(name).X, load_dataset(name).y
+    Path("folder").mkdir()
+    half = y.size // 2
+    save_svmlight(X[:half], y[:half], "folder/1.svm")
+    save_svmlight(X[half:], y[half:], "folder/2.svm")
+
+
+def test_fit_and_path_in_row_partitions():
+    pytest.importorskip("distributed")
+    in_two_files("breast_cancer")
+    options = "--alpha", "max/20", "--tol", "1e-9", "--json"
+    local = json.loads(run("fit", "breast_cancer", *options))
+    told = json.loads(run("fit", "folder/1.svm", "folder/2.svm", "--workers", "1", *options, "--out", "model.npz"))
+    assert (told["n_samples"], told["n_features"], told["loss"]) == (569, 30, "Logistic()")
+    assert told["data"] == "2 files"
+    assert told["objective"] == pytest.approx(local["objective"], rel=1e-8)
+    assert json.loads(run("predict", "model.npz", "breast_cancer", "--json"))["accuracy"] > 0.9
+    (alphas, found) = (
+        [point["alpha"] for point in json.loads(run("path", *where, "--n-alphas", "3", "--json"))["path"]]
+        for where in (["breast_cancer"], ["folder", "--workers", "1"])
+    )
+    np.testing.assert_allclose(found, alphas, rtol=1e-9)
+
+
+def test_errors_of_partitions_are_one_line():
+    pytest.importorskip("distributed")
+    in_two_files("diabetes")
+    assert "2 files are read in row partitions only" in error_of("fit", "folder/1.svm", "folder/2.svm")
+    assert "there is no file no/*.svm" in error_of("fit", "no/*.svm", "--workers", "1")
+    both = "fit", "folder", "--workers", "1", "--cluster", "tcp://127.0.0.1:1"
+    assert "exclude each other" in error_of(*both, code=2)
 
 
 def test_a_tolerance_that_is_not_reached_has_a_code_of_its_own():
@@ -341,6 +377,9 @@ def test_every_example_runs(monkeypatch):
     monkeypatch.setattr(demo, "SIDE", 100)
     lines = examples_of_help() + commands_of_the_readme()
     assert len(lines) >= 10
+    in_two_files("breast_cancer")
+    if importlib.util.find_spec("distributed") is None:
+        lines = [line for line in lines if "--workers" not in line]
     for line in lines:
         words = line.split()[1:]
         result = CliRunner().invoke(surestep, words)

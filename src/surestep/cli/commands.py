@@ -17,9 +17,11 @@ from surestep.cli.progress import Watcher
 from surestep.cli.shared import (
     OneLine,
     as_json,
+    cluster_options,
     leave,
     lines,
     load,
+    loaded,
     make_problem,
     positive,
     problem_options,
@@ -44,32 +46,37 @@ def surestep() -> None:
 
 
 @surestep.command()
-@click.argument("data")
+@click.argument("data", nargs=-1, required=True)
 @problem_options
+@cluster_options
 @click.option("--out", type=click.Path(dir_okay=False), help="File for the model.")
 @click.option("--tol", type=positive, default=1e-6, show_default=True, help="Duality gap, over the objective at zero.")
 @click.option("--max-rounds", type=click.IntRange(min=1), default=1000, show_default=True)
 @as_json
 @click.pass_context
 def fit(
-    ctx: click.Context, /, data: str, out: str | None, tol: float, max_rounds: int, as_json: bool,
-    n_features: int | None, **options: Any,
+    ctx: click.Context, /, data: tuple[str, ...], out: str | None, tol: float, max_rounds: int, as_json: bool,
+    n_features: int | None, address: str | None, workers: int | None, **options: Any,
 ) -> None:  # fmt: skip
     """Fit a model, with a certificate of how close to the minimum it is.
+
+    Several files, or a folder of them, are read in row partitions by the workers of a cluster.
 
     \b
     surestep fit breast_cancer --penalty l2 --alpha 0.01 --out model.npz
     surestep fit diabetes --loss squared --alpha max/100 --json
+    surestep fit folder/*.svm --workers 2 --out model.npz
     """
-    X, y, name = load(data, n_features)
-    problem = make_problem(X, y, **options)
-    with Watcher() as watch:
-        result = ss.minimize(problem, tol=tol, max_rounds=max_rounds, callbacks=[watch(f"fit {name}")])
+    with loaded(data, n_features, address, workers) as (X, y, name):
+        problem = make_problem(X, y, **options)
+        with Watcher() as watch:
+            result = ss.minimize(problem, tol=tol, max_rounds=max_rounds, callbacks=[watch(f"fit {name}")])
+        n_samples = problem.n_samples
     if out is not None:
         ss.Model.of(problem, result, {"data": name}).save(out)
     facts = {
         "data": name,
-        "n_samples": problem.n_samples,
+        "n_samples": n_samples,
         "n_features": problem.n_features,
         "loss": repr(problem.loss),
         "regularizer": repr(problem.regularizer),
@@ -84,7 +91,7 @@ def fit(
     }
 
     def show(console: Console) -> None:
-        console.print(f"{name}: {problem.n_samples:,} samples, {problem.n_features:,} features", highlight=False)
+        console.print(f"{name}: {n_samples:,} samples, {problem.n_features:,} features", highlight=False)
         console.print(f"{problem.loss!r}, {problem.regularizer!r}", highlight=False)
         console.print(result.message, highlight=False)
         console.print(
@@ -135,8 +142,9 @@ def predict(model: str, data: str, out: str | None, scores: bool, as_json: bool)
 
 
 @surestep.command()
-@click.argument("data")
+@click.argument("data", nargs=-1, required=True)
 @problem_options
+@cluster_options
 @click.option("--n-alphas", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--eps", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=1e-2, show_default=True,
               help="The last strength, over the first, at which all coefficients are zero.")  # fmt: skip
@@ -145,8 +153,8 @@ def predict(model: str, data: str, out: str | None, scores: bool, as_json: bool)
 @as_json
 @click.pass_context
 def path(
-    ctx: click.Context, /, data: str, n_alphas: int, eps: float, tol: float, out: str | None, as_json: bool,
-    n_features: int | None, alpha: Any, **options: Any,
+    ctx: click.Context, /, data: tuple[str, ...], n_alphas: int, eps: float, tol: float, out: str | None,
+    as_json: bool, n_features: int | None, alpha: Any, address: str | None, workers: int | None, **options: Any,
 ) -> None:  # fmt: skip
     """Solve for falling strengths of the penalty, each from the solution before.
 
@@ -155,10 +163,10 @@ def path(
     """
     if alpha is not None:
         raise ValueError("a path chooses its own strengths, by --n-alphas and --eps: leave --alpha out")
-    X, y, name = load(data, n_features)
-    problem = make_problem(X, y, alpha=1.0, **options)
-    with Watcher() as watch:
-        found = ss.path(problem, n_alphas=n_alphas, eps=eps, tol=tol, callbacks=[watch(f"path of {name}")])
+    with loaded(data, n_features, address, workers) as (X, y, name):
+        problem = make_problem(X, y, alpha=1.0, **options)
+        with Watcher() as watch:
+            found = ss.path(problem, n_alphas=n_alphas, eps=eps, tol=tol, callbacks=[watch(f"path of {name}")])
     rows = [
         {
             "alpha": float(alpha),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -111,12 +113,48 @@ def load(data: str, n_features: int | None = None) -> tuple[Any, Any, str]:
     return dataset.X, dataset.y, dataset.name
 
 
+cluster_options = options(
+    click.option("--cluster", "address", help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786: its workers "
+                 "read DATA, svmlight files that they all see, and each keeps its part."),
+    click.option("--workers", type=click.IntRange(min=1), help="The same with that many processes on this machine, "
+                 "started and stopped by the command."),
+)  # fmt: skip
+
+
+@contextmanager
+def loaded(
+    data: Sequence[str], n_features: int | None, address: str | None = None, workers: int | None = None
+) -> Iterator[tuple[Any, Any, str]]:
+    """Yield X, y and a name: in one place, or in row partitions on a cluster that is there meanwhile."""
+    if address is None and workers is None:
+        if len(data) > 1:
+            raise ValueError(f"{len(data)} files are read in row partitions only: add --workers or --cluster")
+        yield load(data[0], n_features)
+        return
+    from surestep.distributed import cluster, read_svmlight
+
+    if address is not None and workers is not None:
+        raise click.UsageError("--cluster and --workers exclude each other")
+    patterns = [str(Path(path) / "*") if Path(path).is_dir() else path for path in data]
+    files = [file for pattern in patterns for file in sorted(glob.glob(pattern)) if Path(file).is_file()]
+    if not files:
+        raise FileNotFoundError(f"there is no file {', '.join(data)}: partitions are read from svmlight files")
+    with cluster(address, n_workers=workers) as client:
+        # Some chunks for every worker, even of small files.
+        n_chunks = 4 * max(len(client.nthreads()), 1)
+        blocksize = min(max(sum(Path(file).stat().st_size for file in files) // n_chunks, 1 << 16), 1 << 26)
+        X, y = read_svmlight(files, n_features=n_features, blocksize=blocksize)
+        yield X, y, Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+
+
 def make_problem(
     X: Any, y: Any, loss: str, penalty: str, alpha: float | str | None, l1_ratio: float, intercept: bool
 ) -> ss.Problem:
     """Return the problem that the options tell."""
     if loss == "auto":
-        loss = "logistic" if np.unique(y).size == 2 else "squared"
+        labels = np.unique(y)  # of a dask array: found by the workers
+        labels = labels.compute() if hasattr(labels, "compute") else labels
+        loss = "logistic" if labels.size == 2 else "squared"
     problem = ss.Problem(X, y, loss, regularizer_of(penalty, 1.0, l1_ratio), fit_intercept=intercept)
     has_l1 = penalty == "l1" or (penalty == "elasticnet" and l1_ratio > 0.0)
     if alpha is None:
