@@ -124,7 +124,7 @@ def test_errors_of_partitions_are_one_line():
     pytest.importorskip("distributed")
     in_two_files("diabetes")
     assert "2 files are read in row partitions only" in error_of("fit", "folder/1.svm", "folder/2.svm")
-    assert "there is no file no/*.svm" in error_of("fit", "no/*.svm", "--workers", "1")
+    assert "there is no file 'no/*.svm'" in error_of("fit", "no/*.svm", "--workers", "1")
     both = "fit", "folder", "--workers", "1", "--cluster", "tcp://127.0.0.1:1"
     assert "exclude each other" in error_of(*both, code=2)
 

@@ -468,7 +468,12 @@ def test_files_are_read_in_chunks(blocksize, tmp_path, near):
         save_svmlight(X[10 * k : 10 * k + 10], y[10 * k : 10 * k + 10], tmp_path / name)
     expected = ss.minimize(local, tol=1e-12).objective
     names = [tmp_path / name for name in ("a.svm", "b.svm", "c.svm.gz")]
-    for paths, known in ((tmp_path / "*.svm*", {}), (names, {"n_features": 40, "zero_based": False})):
+    for paths, known in (
+        (tmp_path / "*.svm*", {}),
+        (names, {"n_features": 40, "zero_based": False}),
+        (tmp_path, {"n_features": 40}),
+        (f"file://{tmp_path}/*.svm*", {}),
+    ):
         parts, targets = read_svmlight(paths, blocksize=blocksize, client=near, **known)
         assert parts.shape[1] == 40
         problem = PartitionedProblem(parts, targets, "squared", local.regularizer, client=near)
@@ -479,7 +484,8 @@ def test_files_are_read_in_chunks(blocksize, tmp_path, near):
 def test_files_by_a_cluster(tmp_path, client):
     local = lasso(n=30, d=40)
     save_svmlight(matrix(local), local.y, tmp_path / "data.svm")
-    X, y = read_svmlight(tmp_path / "data.svm", blocksize=2000)
+    X, y = read_svmlight(f"file://{tmp_path}/data.svm", blocksize=2000)
+    assert X.numblocks[0] > 1
     result = ss.minimize(ss.Problem(X, y, regularizer=local.regularizer), tol=1e-12)
     assert result.objective == pytest.approx(ss.minimize(local, tol=1e-12).objective, rel=1e-11)
 
@@ -492,6 +498,12 @@ def test_files_that_are_not_there_and_bad_options(tmp_path, near):
         read_svmlight(tmp_path / "data.svm", blocksize=0, client=near)
     with pytest.raises(ValueError, match="no files"):
         read_svmlight([], client=near)
+
+
+def test_small_files_have_chunks_for_every_worker(tmp_path, near):
+    (tmp_path / "data.svm").write_text("1 1:2.5 2:3.5\n" * 100_000)
+    X, _ = read_svmlight(tmp_path / "data.svm", n_features=2, zero_based=False, client=near)
+    assert X.numblocks[0] >= 4 * len(near.nthreads())
 
 
 def test_a_cluster_is_said_in_one_way():

@@ -252,6 +252,18 @@ def test_ranges_that_adjoin_give_every_line_once(folder, text, cuts, suffix):
     assert_same((scipy.sparse.vstack([X for X, _ in parts]), np.concatenate([y for _, y in parts])), whole)
 
 
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_urls_are_left_to_fsspec(compress):
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open("memory://folder/data.svm", "wb") as file:
+        file.write(compress(b"1 1:2 3:4\n-1 2:1\n"))
+    X, y = load_svmlight("memory://folder/data.svm")
+    np.testing.assert_array_equal(X.toarray(), [[2, 0, 4], [0, 1, 0]])
+    np.testing.assert_array_equal(y, [1, -1])
+    with pytest.raises(ValueError, match=r"only local files are cached, not memory://folder/data\.svm"):
+        load_svmlight("memory://folder/data.svm", cache=True)
+
+
 def test_a_line_belongs_to_the_range_its_first_byte_is_in(folder):
     path = written(folder, "1 1:1\n2 1:2\n3 1:3\n")  # lines begin at bytes 0, 6 and 12
     for offset, length, expected in [(0, 6, [1]), (0, 7, [1, 2]), (6, 6, [2]), (5, 1, []), (6, 1, [2]), (7, -1, [3])]:

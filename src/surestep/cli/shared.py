@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -135,16 +134,9 @@ def loaded(
 
     if address is not None and workers is not None:
         raise click.UsageError("--cluster and --workers exclude each other")
-    patterns = [str(Path(path) / "*") if Path(path).is_dir() else path for path in data]
-    files = [file for pattern in patterns for file in sorted(glob.glob(pattern)) if Path(file).is_file()]
-    if not files:
-        raise FileNotFoundError(f"there is no file {', '.join(data)}: partitions are read from svmlight files")
-    with cluster(address, n_workers=workers) as client:
-        # Some chunks for every worker, even of small files.
-        n_chunks = 4 * max(len(client.nthreads()), 1)
-        blocksize = min(max(sum(Path(file).stat().st_size for file in files) // n_chunks, 1 << 16), 1 << 26)
-        X, y = read_svmlight(files, n_features=n_features, blocksize=blocksize)
-        yield X, y, Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+    with cluster(address, n_workers=workers):
+        X, y = read_svmlight(data, n_features=n_features)
+        yield X, y, data[0] if len(data) == 1 else f"{len(data)} files"
 
 
 def make_problem(

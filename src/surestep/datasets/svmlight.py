@@ -79,7 +79,8 @@ def load_svmlight(
     Parameters
     ----------
     path : path-like
-        Plain text, or compressed by gzip, bzip2 or xz (told by its first bytes, whatever its name is).
+        Plain text, or compressed by gzip, bzip2 or xz (told by its first bytes, whatever its name is). A URL, such as
+        hdfs://host/file, is opened by fsspec, where that is installed.
     n_features : int, optional
         Number of columns of X; the largest index in the file decides by default, so the last columns may be lost if
         they are empty.
@@ -121,8 +122,9 @@ def load_svmlight(
         raise ValueError(f"offset must be 0 or more, but is {offset}")
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, but is {np.dtype(dtype)}")
-    path = Path(path)
-    contents = _cached(path, with_qid) if cache else _read(path, offset, length, with_qid)
+    if cache and is_url(path):
+        raise ValueError(f"only local files are cached, not {path}; leave cache=False")
+    contents = _cached(Path(path), with_qid) if cache else _read(path, offset, length, with_qid)
     X = _matrix(path, contents, n_features, zero_based, np.dtype(dtype))
     return (X, contents.labels, contents.queries) if with_qid else (X, contents.labels)
 
@@ -201,7 +203,7 @@ def _cached(path: Path, with_qid: bool) -> _Contents:
     return contents
 
 
-def _read(path: Path, offset: int, length: int, with_qid: bool) -> _Contents:
+def _read(path: os.PathLike[str] | str, offset: int, length: int, with_qid: bool) -> _Contents:
     with _opened(path) as stream:
         blocks = [_parsed(text, begin, path, with_qid) for begin, text in _blocks(stream, offset, length)]
     labels, starts, indices, values, queries, ascending = zip(*blocks, strict=True)
@@ -217,21 +219,38 @@ def _read(path: Path, offset: int, length: int, with_qid: bool) -> _Contents:
     )
 
 
+def is_url(path: os.PathLike[str] | str) -> bool:
+    """Whether it is for fsspec to open."""
+    return "://" in os.fspath(path)
+
+
+def open_file(path: os.PathLike[str] | str) -> IO[bytes]:
+    """Open a file, or what a URL stands for, to read its bytes."""
+    if not is_url(path):
+        return open(path, "rb")
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError(f"{path} needs fsspec: pip install fsspec") from error
+    opened: IO[bytes] = fsspec.open(os.fspath(path), "rb").open()
+    return opened
+
+
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: os.PathLike[str] | str) -> Iterator[IO[bytes]]:
     """Open for reading, decompressed; damage that is found while reading becomes an error that names the file."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         begin = file.read(6)
-    opener = next((opener for magic, opener in MAGIC.items() if begin.startswith(magic)), None)
-    if opener is None:
-        with open(path, "rb") as stream:
-            yield stream
-        return
-    with opener(path, "rb") as stream:
-        try:
-            yield stream
-        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-            raise ValueError(f"{path}: the compressed data is damaged or cut off: {error}") from error
+        file.seek(0)
+        opener = next((opener for magic, opener in MAGIC.items() if begin.startswith(magic)), None)
+        if opener is None:
+            yield file
+            return
+        with opener(file, "rb") as stream:
+            try:
+                yield stream
+            except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+                raise ValueError(f"{path}: the compressed data is damaged or cut off: {error}") from error
 
 
 def _blocks(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, bytes]]:
@@ -253,7 +272,7 @@ def _blocks(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, 
         begin += len(text)
 
 
-def _parsed(text: bytes, begin: int, path: Path, with_qid: bool) -> _Contents:
+def _parsed(text: bytes, begin: int, path: os.PathLike[str] | str, with_qid: bool) -> _Contents:
     """Parse the block of lines that begins at the byte `begin` of the file."""
     view = np.frombuffer(text, np.uint8)
     # At most; bytes.count is many times slower for a byte as frequent as this.
@@ -318,14 +337,18 @@ def _shown(token: bytes) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def _count_lines(path: Path, end: int) -> int:
+def _count_lines(path: os.PathLike[str] | str, end: int) -> int:
     """Lines that begin before the byte `end`."""
     with _opened(path) as stream:
         return sum(text.count(b"\n") for _, text in _blocks(stream, 0, end))
 
 
 def _matrix(
-    path: Path, contents: _Contents, n_features: int | None, zero_based: bool | Literal["auto"], dtype: np.dtype[Any]
+    path: os.PathLike[str] | str,
+    contents: _Contents,
+    n_features: int | None,
+    zero_based: bool | Literal["auto"],
+    dtype: np.dtype[Any],
 ) -> Any:
     indices, starts = contents.indices, contents.starts
     smallest, largest = np.min(indices, initial=1), np.max(indices, initial=0)

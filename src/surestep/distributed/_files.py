@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +12,9 @@ from numpy.typing import DTypeLike
 
 from surestep.datasets import svmlight
 from surestep.distributed._clients import active_client
+
+# Chunks for each worker, at least, but not below so many bytes each; and bytes of a chunk, at most.
+_CHUNKS, _LEAST, _MOST = 4, 1 << 16, 1 << 26
 
 Paths = os.PathLike[str] | str | Iterable[os.PathLike[str] | str]
 
@@ -24,21 +25,23 @@ def read_svmlight(
     n_features: int | None = None,
     zero_based: bool | Literal["auto"] = "auto",
     dtype: DTypeLike = np.float64,
-    blocksize: int = 1 << 26,
+    blocksize: int | None = None,
     client: Any = None,
 ) -> tuple[Any, Any]:
     """Read files in svmlight format in byte-range chunks, each by the worker that needs it.
 
     Parameters
     ----------
-    paths : path-like, pattern such as "folder/*.svm", or several of them
-        Every worker must see the files under these paths.
+    paths : path-like, pattern such as "folder/*.svm", folder, or several of them
+        Every worker must see the files under these paths. URLs such as "hdfs://host/folder/*.svm" are left to fsspec,
+        with the package that it needs for their kind.
     n_features, zero_based
         See :func:`surestep.datasets.load_svmlight`. What is not said is found out first, by the workers, in a pass over
         all files.
     dtype : float64 or float32
-    blocksize : int
-        Bytes of a chunk. A compressed file is one chunk, because it can only be read from its beginning.
+    blocksize : int, optional
+        Bytes of a chunk: by default 64 MB, or fewer, so that there are some for every worker. A compressed file is one
+        chunk, because it can only be read from its beginning.
     client : distributed.Client, optional
         By default the active one.
 
@@ -53,9 +56,12 @@ def read_svmlight(
     import dask.array
     from dask import delayed
 
+    files = _found(paths)
+    if blocksize is None:
+        blocksize = min(max(sum(files.values()) // (_CHUNKS * max(len(client.nthreads()), 1)), _LEAST), _MOST)
     if blocksize < 1:
         raise ValueError(f"blocksize must be a positive number of bytes, got {blocksize}")
-    chunks = [chunk for path in _found(paths) for chunk in _chunks(path, blocksize)]
+    chunks = [chunk for path, size in files.items() for chunk in _chunks(path, size, blocksize)]
     if n_features is None or zero_based == "auto":
         extents = client.gather([client.submit(_extent, *chunk) for chunk in chunks])
         smallest, largest = (
@@ -71,29 +77,34 @@ def read_svmlight(
     return dask.array.concatenate(X, allow_unknown_chunksizes=True), dask.array.concatenate(y)
 
 
-def _found(paths: Paths) -> list[Path]:
-    """All files, in order."""
-    found: list[Path] = []
+def _found(paths: Paths) -> dict[str, int]:
+    """All files, in order, and their sizes in bytes."""
+    from fsspec.core import url_to_fs
+
+    found: dict[str, int] = {}
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        matches = sorted(glob.glob(os.fspath(path)))
-        if not matches:
+        system, pattern = url_to_fs(os.fspath(path))
+        names = system.ls(pattern, detail=False) if system.isdir(pattern) else system.glob(pattern)
+        files = [name for name in sorted(names) if system.isfile(name)]
+        if not files:
             raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
-        found += map(Path, matches)
+        is_url = svmlight.is_url(path)
+        found |= {system.unstrip_protocol(name) if is_url else name: int(system.size(name)) for name in files}
     if not found:
         raise ValueError("there are no files to read")
     return found
 
 
-def _chunks(path: Path, blocksize: int) -> list[tuple[Path, int, int]]:
+def _chunks(path: str, size: int, blocksize: int) -> list[tuple[str, int, int]]:
     """Ranges of bytes as (path, offset, length)."""
-    with open(path, "rb") as file:
+    with svmlight.open_file(path) as file:
         compressed = file.read(6).startswith(tuple(svmlight.MAGIC))
     if compressed:
         return [(path, 0, -1)]
-    return [(path, begin, blocksize) for begin in range(0, max(path.stat().st_size, 1), blocksize)]
+    return [(path, begin, blocksize) for begin in range(0, max(size, 1), blocksize)]
 
 
-def _extent(path: Path, offset: int, length: int) -> tuple[int, int]:
+def _extent(path: str, offset: int, length: int) -> tuple[int, int]:
     """Smallest and largest index; 1 and 0 where there is none."""
     X, _ = svmlight.load_svmlight(path, n_features=_MANY, zero_based=True, offset=offset, length=length)
     return int(np.min(X.indices, initial=1)), int(np.max(X.indices, initial=0))
@@ -103,7 +114,7 @@ _MANY = int(np.iinfo(np.int64).max)
 
 
 def _load(
-    path: Path, offset: int, length: int, n_features: int, zero_based: bool, dtype: np.dtype[Any]
+    path: str, offset: int, length: int, n_features: int, zero_based: bool, dtype: np.dtype[Any]
 ) -> tuple[Any, Any]:
     X, y = svmlight.load_svmlight(
         path, n_features=n_features, zero_based=zero_based, dtype=dtype, offset=offset, length=length

@@ -151,6 +151,10 @@ SUMMARY = (
 TRACE = ("epoch", "steps", "seconds", "objective", "gap", "nonzeros", "value_ratio", "optimal_value_ratio")
 
 
+# Seconds that the search for the minimum may take, over those of a run.
+_TIMES_LONGER = 10.0
+
+
 class InterruptedRunsError(Exception):
     """Somebody asked to stop; what is complete is in the folder, and the next call goes on from there."""
 
@@ -169,7 +173,8 @@ def run_figure(figure: Figure, scale: Scale, folder: Path, watch: Watch = unwatc
                 return watch(f"{about}: {name}")
 
             runs = _runs(problem, figure, scale, folder, named)
-            optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", tol=1e-9)["optimum"][0]
+            budget = _TIMES_LONGER * scale.budget
+            optimum = run_methods(problem, OPTIMUM, folder=folder / "runs", budget=budget, tol=1e-9)["optimum"][0]
             best = least_objective(runs | {"optimum": [optimum]})
             nonzeros = int(np.count_nonzero(optimum.coef))
             cases.append(Case(figure, panel, reading, data, problem, alpha, alpha_max, best, nonzeros, runs))
