@@ -24,7 +24,7 @@ METHODS = (
     Method("optimal", options={"sampling": "optimal"}),
 )
 LEGEND = (
-    "uniform: every coordinate alike. importance: by smoothness, fixed. safe: by bounds from one gradient an epoch. "
+    "uniform: every coordinate alike. importance: by smoothness, fixed. safe: by bounds, where they pay. "
     "optimal: by the whole gradient, as if it were known in every step."
 )
 MAX_EPOCHS = 40.0
