@@ -19,11 +19,10 @@ from surestep.bounds.blocks import (
     LEVEL,
     LOWER,
     MASS,
+    N_MEMBERS,
     PROPOSED,
-    SCALE,
     TOTAL,
     UPPER,
-    WEIGHT,
     Blocks,
     _excess,
     _mass,
@@ -72,19 +71,26 @@ def make_method(problem, step="adaptive", smoothness="coordinate", seed=0):
     return method
 
 
+def column(method, which):
+    """A column of the table for all coordinates: those who are not members cannot move, and are not drawn."""
+    values, n = np.zeros(method.x.size), int(method.sampler.totals[N_MEMBERS])
+    values[method.sampler.members[:n]] = method.sampler.table[:n, which]
+    return values
+
+
 def sampling(method):
     """p, and the bound on its worst case that goes with it, as things stand."""
-    table, totals = method.sampler.table, method.sampler.totals
-    return table[:, MASS] / totals[TOTAL], _worst_case(totals)
+    totals = method.sampler.totals
+    return column(method, MASS) / totals[TOTAL], _worst_case(totals)
 
 
 def check(method):
     """The true c is within the bounds, and no c within the bounds is worse for p than the worst case that is told."""
-    table, totals, active = method.sampler.table, method.sampler.totals, method.active
-    if totals[ENDED] == 1.0 or not knows_bounds(method.sampler):
+    active = method.active
+    if method.sampler.totals[ENDED] == 1.0 or not knows_bounds(method.sampler):
         return False
-    lower, upper, weight = table[active, LOWER], table[active, UPPER], table[active, WEIGHT]
-    c = method.problem.optimality(method.x)[active] * table[active, SCALE]
+    lower, upper, weight = column(method, LOWER)[active], column(method, UPPER)[active], method.smoothness[active]
+    c = method.problem.optimality(method.x)[active] * method.scale[active]
     assert (lower <= c).all()
     assert (c <= upper).all()
     p, worst = sampling(method)
@@ -119,7 +125,7 @@ def test_bounds_and_worst_case_hold_after_every_step_of_a_block(name, smoothness
     for k in range(150):
         if k % 5 == 0 or method.sampler.totals[ENDED] == 1.0:
             method._refresh()
-            upper = method.sampler.table[method.active, UPPER]
+            upper = column(method, UPPER)[method.active]
             knew |= method.sampler.totals[LEVEL] > 0.0 or bool((upper == 0.0).any())
         if method._steps(1) == NONE:
             break
@@ -163,8 +169,7 @@ def in_the_middle_of_a_block(problem):
         for _ in range(3):
             if method._steps(1) == OVER:
                 break
-        table = method.sampler.table
-        changed = table[:, MASS] < table[:, PROPOSED]
+        changed = column(method, MASS) < column(method, PROPOSED)
         if changed.any() and knows_bounds(method.sampler) and method.sampler.totals[ENDED] == 0.0:
             return method
 
@@ -175,8 +180,7 @@ def test_a_block_begins_with_the_safe_sampling_of_its_bounds():
     for _ in range(4):
         method._refresh()
         assert knows_bounds(method.sampler)
-        table = method.sampler.table
-        safe = ss.safe_sampling(table[:, LOWER], table[:, UPPER], table[:, WEIGHT])
+        safe = ss.safe_sampling(column(method, LOWER), column(method, UPPER), method.smoothness)
         p, worst = sampling(method)
         np.testing.assert_allclose(p, safe.probabilities, rtol=1e-12, atol=1e-15)
         assert worst == pytest.approx(safe.value, rel=1e-12)
@@ -280,11 +284,12 @@ def test_a_longer_block_needs_a_larger_budget_and_the_cheaper_start_the_shorter_
 def test_no_bounds_where_those_who_may_move_cost_too_much(monkeypatch):
     """Bounds that leave only columns a thousand times as long as others are not worth having."""
     method = make_method(ZOO["squared-l1-sparse"], "exact")
-    arguments = method.sampler, method.tracker, method.problem.penalty, last_point(method)
+    point = last_point(method)
+    arguments = method.sampler, method.tracker, method.problem.penalty, point
     costs = np.ones(method.x.size)
     begin_block(*arguments, np.array([1e-6, np.inf]), 10, 1.0, costs)
     assert knows_bounds(method.sampler)
-    may_move = method.sampler.table[:, UPPER] > 0.0
+    may_move = column(method, UPPER) > 0.0
     assert 0 < may_move.sum() < may_move.size
     begin_block(*arguments, np.array([1e-6, np.inf]), 10, 1.0, np.where(may_move, 1000.0, 1.0))
     assert knows_bounds(method.sampler)  # the fixed sampling draws them too
@@ -315,13 +320,26 @@ def test_auto_takes_the_units_that_gain_more_for_their_money():
     method = make_method(problem, "exact", "auto")
     method.state.x[:] = ss.minimize(problem, tol=1e-10).coef
     method.state.x[5] += 1.0
-    assert method.smoothness[0] == problem.smoothness[0]
     method._refresh()
     assert (method.smoothness[problem.smoothness > 0.0] == 1.0).all()
     method._steps(200)
     method.state.x[5], method.state.x[0] = ss.minimize(problem, tol=1e-10).coef[5], 1.0
     method._refresh()
     assert method.smoothness[0] == problem.smoothness[0]
+
+
+def test_the_units_of_the_start_know_that_a_gain_can_be_had_once(monkeypatch):
+    """One heavy coordinate that gains five times as much as any other: p ~ L draws it, again and again."""
+    n = 40
+    X, y = np.eye(n), np.ones(n)
+    X[0, 0], y[0] = 10.0, np.sqrt(5.0)
+    problem = ss.Problem(scipy.sparse.csc_array(X), y)
+    # A step that costs as much as so many looks at all coordinates.
+    for looks, by_smoothness in ((10.0, True), (0.025, False)):
+        monkeypatch.setattr(coordinate, "_STEP", looks * coordinate._START_PER_COORDINATE * n)
+        method = CoordinateDescent(problem, "safe", "exact", "snapshot", "auto", np.zeros(n), 0, blocks=True)
+        method._refresh()
+        assert method.smoothness[0] == (problem.smoothness[0] if by_smoothness else 1.0)
 
 
 def test_runs_go_on_at_the_limit_of_precision():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import surestep as ss
 from plain import uncompiled
-from surestep.bounds.choose import absolute_sums, lengths, make_tracker
+from surestep.bounds.choose import absolute_sums, choose, lengths, make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.path import Path, start_path
 from surestep.bounds.snapshot import CENTRE, Snapshot, start_snapshot
@@ -545,13 +545,14 @@ def test_names_of_bounds_and_the_choice_among_them():
         ("logistic-none-dense", "auto"): Snapshot,  # an update of all entries would cost n_samples * n_features
     }
     for (name, bounds), kind in kinds.items():
-        assert isinstance(make_tracker(bounds, zoo[name]), kind), (name, bounds)
+        assert isinstance(make_tracker(choose(bounds, zoo[name], True), zoo[name]), kind), (name, bounds)
     diagonal = ss.Problem(scipy.sparse.eye_array(10, format="csc"), np.arange(10.0), Huber())
-    assert isinstance(make_tracker("auto", diagonal), Cooccurrence)
+    assert choose("auto", diagonal, True) == "exact"
+    assert isinstance(make_tracker("exact", diagonal), Cooccurrence)
     mine = TooNarrow(np.zeros(8))
-    assert make_tracker(mine, zoo["squared-none-dense"]) is mine
+    assert make_tracker(choose(mine, zoo["squared-none-dense"], True), zoo["squared-none-dense"]) is mine
     with pytest.raises(ValueError, match=r"bounds must be one of 'auto', 'cauchy-schwarz', .* got 'tight'"):
-        make_tracker("tight", zoo["squared-none-dense"])
+        choose("tight", zoo["squared-none-dense"], True)
     assert make_tracker("snapshot", ss.Problem(np.ones((3, 2)), np.zeros(3))).one_sided
     assert not make_tracker("snapshot", zoo["squared-none-dense"]).one_sided
 

@@ -32,16 +32,17 @@ from surestep.sampling.safe import Solution, solve
 from surestep.sampling.samplers import NONE, OVER, draw, fill_alias, looks_at_bounds, observe
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
-# Columns of `Blocks.table`, a cache line for each coordinate: the alias table of the start of the block (how much of
-# its own place a coordinate keeps, and who has the rest); the L t that it proposes, and the present one; the present
-# bounds on c; L and the scale.
+# Columns of `Blocks.table`, a cache line for each member: the alias table of the start of the block (how much of its
+# own place it keeps, and who has the rest); the L t that it proposes, and the present one; the present bounds on c; L
+# and the scale.
 KEEP, OTHER, PROPOSED, MASS, LOWER, UPPER, WEIGHT, SCALE = 0, 1, 2, 3, 4, 5, 6, 7
 
 # Places in `Blocks.totals`: the level m (0 where no lower bound is positive: then p ~ L among those that may move); T;
 # m F(1 / m); Q; T at the start; the distances from the snapshot that end the block, in the two norms of `Snapshot`;
-# what rounding may have added to them; whether the block is over.
-LEVEL, TOTAL, PHI, SQUARES, START, BUDGET, LARGEST_BUDGET, ROUNDING, ENDED = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# what rounding may have added to them; whether the block is over; how many members there are, and who was drawn last.
+LEVEL, TOTAL, PHI, SQUARES, START, BUDGET, LARGEST_BUDGET, ROUNDING, ENDED, N_MEMBERS, DRAWN = range(11)
 
 # A block is over when so little of its sampling is left: rejected proposals would then take longer than a new block.
 _LEAST_LEFT = 0.02
@@ -49,7 +50,7 @@ _REJECTIONS = 100_000
 
 # Lengths of a block that are looked into, in units of the steps that take as long as starting one; and that of a
 # stretch without bounds, where they would tell too little: they may be worth something later.
-_LENGTHS = (1.0, 4.0, 16.0, 64.0)
+_LENGTHS = (64.0, 16.0, 4.0, 1.0)
 _LENGTH_WITHOUT_BOUNDS = 16.0
 
 # What keeping bounds adds to the cost of a step, in units of the time that one entry of a column takes (measured).
@@ -63,18 +64,24 @@ _MARGIN = 1.2
 
 
 class Blocks(NamedTuple):
-    """The sampling of a block, and what is known since; bounds on c are multiplied by the scale of the coordinate."""
+    """The sampling of a block, and what is known since; bounds on c are multiplied by the scale of the coordinate.
 
+    Its members are the coordinates that may move during the block, often few of very many: only their lines of the
+    table are used.
+    """
+
+    smoothness: Array
+    scale: Array
+    members: Integers
     table: Array
     totals: Array
 
 
 def make_blocks(smoothness: Array, scale: Array) -> Blocks:
     """Make room; nothing is known yet. Coordinates with L_i = 0 are never drawn."""
-    table, totals = np.zeros((smoothness.size, 8)), np.zeros(9)
-    table[:, WEIGHT], table[:, SCALE] = smoothness, scale
+    n, totals = smoothness.size, np.zeros(DRAWN + 1)
     totals[BUDGET] = np.inf
-    return Blocks(table, totals)
+    return Blocks(smoothness, scale, np.empty(n, np.int64), np.empty((n, 8)), totals)
 
 
 def knows_bounds(sampler: Blocks) -> bool:
@@ -90,19 +97,20 @@ def _(sampler):
 @draw.register(Blocks)
 def _(sampler, lower, upper, rng):
     totals, table = sampler.totals, sampler.table
-    n = table.shape[0]
+    n = int(totals[N_MEMBERS])
     if totals[ENDED] == 1.0:
         return OVER, 1.0, 1.0
     if totals[START] == 0.0:
         return NONE, 1.0, 1.0
     for _ in range(_REJECTIONS):
         place = rng.random() * n
-        i = min(int(place), n - 1)
-        if place - i >= table[i, KEEP]:
-            i = int(table[i, OTHER])
-        mass, proposed = table[i, MASS], table[i, PROPOSED]
+        k = min(int(place), n - 1)
+        if place - k >= table[k, KEEP]:
+            k = int(table[k, OTHER])
+        mass, proposed = table[k, MASS], table[k, PROPOSED]
         if mass == proposed or rng.random() * proposed < mass:
-            return i, mass / totals[TOTAL], _worst_case(totals)
+            totals[DRAWN] = k
+            return sampler.members[k], mass / totals[TOTAL], _worst_case(totals)
     return OVER, 1.0, 1.0
 
 
@@ -137,6 +145,7 @@ def _excess(weight: float, lower: float, upper: float, mass: float, level: float
 @observe.register(Blocks)
 def _(sampler, tracker, penalty, j, x, step):
     totals, table = sampler.totals, sampler.table
+    k = int(totals[DRAWN])
     distance, largest = tracker.totals[DISTANCE], tracker.totals[LARGEST]
     totals[ROUNDING] += step.rounding
     if distance > totals[BUDGET] or largest > totals[LARGEST_BUDGET]:
@@ -146,64 +155,73 @@ def _(sampler, tracker, penalty, j, x, step):
     distance, largest = distance + totals[BUDGET], largest + totals[LARGEST_BUDGET]
     radius = radius_within(tracker, j, distance, largest, totals[ROUNDING]) + 8.0 * EPS * abs(step.gradient)
     lower, upper = magnitude_bounds(penalty, j, x, step.gradient - radius, step.gradient + radius)
-    lower, upper = lower * table[j, SCALE], upper * table[j, SCALE]
-    level, weight = totals[LEVEL], table[j, WEIGHT]
-    old_mass, old_lower = table[j, MASS], table[j, LOWER]
-    mass = min(_mass(weight, lower, upper, level), table[j, PROPOSED])  # no more than what is proposed
+    lower, upper = lower * table[k, SCALE], upper * table[k, SCALE]
+    level, weight = totals[LEVEL], table[k, WEIGHT]
+    old_mass, old_lower = table[k, MASS], table[k, LOWER]
+    mass = min(_mass(weight, lower, upper, level), table[k, PROPOSED])  # no more than what is proposed
     totals[TOTAL] += mass - old_mass
     totals[PHI] += _excess(weight, lower, upper, mass, level)
-    totals[PHI] -= _excess(weight, old_lower, table[j, UPPER], old_mass, level)
+    totals[PHI] -= _excess(weight, old_lower, table[k, UPPER], old_mass, level)
     totals[SQUARES] += lower * lower - old_lower * old_lower
-    table[j, MASS], table[j, LOWER], table[j, UPPER] = mass, lower, upper
+    table[k, MASS], table[k, LOWER], table[k, UPPER] = mass, lower, upper
     if totals[TOTAL] < _LEAST_LEFT * totals[START] or (totals[PHI] > 0.0 and totals[SQUARES] <= 0.0):
         totals[ENDED] = 1.0
 
 
 @jit
-def _inflate(
-    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array, lower: Array, upper: Array
-) -> None:
-    """Write bounds that hold as long as r is within the given distances from the snapshot."""
-    table = sampler.table
-    for j in range(point.x.size):
-        lower[j] = upper[j] = 0.0
-        if table[j, WEIGHT] > 0.0:
-            gradient = point.gradient[j]
-            radius = radius_within(tracker, j, budget[0], budget[1], point.rounding) + 8.0 * EPS * abs(gradient)
-            low, high = magnitude_bounds(penalty, j, point.x[j], gradient - radius, gradient + radius)
-            lower[j], upper[j] = low * table[j, SCALE], high * table[j, SCALE]
+def _bounds_within(
+    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array, j: int
+) -> tuple[float, float]:
+    """Return bounds that hold as long as r is within the given distances from the snapshot."""
+    gradient, scale = point.gradient[j], sampler.scale[j]
+    radius = radius_within(tracker, j, budget[0], budget[1], point.rounding) + 8.0 * EPS * abs(gradient)
+    lower, upper = magnitude_bounds(penalty, j, point.x[j], gradient - radius, gradient + radius)
+    return lower * scale, upper * scale
+
+
+@jit
+def _who_may_move(
+    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array, candidates: Integers
+) -> tuple[Integers, Array, Array, Array]:
+    """Return those of the candidates that may move within the budget, their bounds, and their L."""
+    n, members = 0, np.empty_like(candidates)
+    lower, upper, weight = np.empty(candidates.size), np.empty(candidates.size), np.empty(candidates.size)
+    for k in range(candidates.size):
+        j = candidates[k]
+        low, high = _bounds_within(sampler, tracker, penalty, point, budget, j)
+        if high > 0.0:
+            members[n], lower[n], upper[n], weight[n] = j, low, high, sampler.smoothness[j]
+            n += 1
+    return members[:n], lower[:n], upper[:n], weight[:n]
 
 
 class _Plan(NamedTuple):
     """The safe sampling of the bounds within a budget: of the coordinates that may move, if there are any."""
 
     budget: Array
+    members: Integers
     lower: Array
     upper: Array
-    may_move: NDArray[np.int64]
+    weight: Array
     solution: Solution | None
 
     def promise(self, n_steps: float, start: float, costs: Array) -> float:
         """Progress for the money, 1 / v per step, of a block of that many steps."""
         if self.solution is None:
             return np.inf
-        per_step = float(self.solution.probabilities @ costs[self.may_move]) + _BOUNDS
+        per_step = float(self.solution.probabilities @ costs[self.members]) + _BOUNDS
         return 1.0 / (self.solution.value * (start / n_steps + per_step))
 
 
 def _promise_without_bounds(total: float, per_step: float) -> float:
     """Progress for the money of the fixed sampling, as if it went on for as long as the longest block."""
-    return 1.0 / (total * (1.0 / _LENGTHS[-1] + 1.0) * per_step)
+    return 1.0 / (total * (1.0 / _LENGTHS[0] + 1.0) * per_step)
 
 
-def _plan(sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array) -> _Plan:
-    lower, upper = np.empty((2, point.x.size))
-    _inflate(sampler, tracker, penalty, point, budget, lower, upper)
-    may_move = np.flatnonzero(upper)
-    solution = None
-    if may_move.size:
-        solution = solve(lower[may_move], upper[may_move], sampler.table[may_move, WEIGHT])
-    return _Plan(budget, lower, upper, may_move, solution)
+def _plan(sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array, candidates: Integers) -> _Plan:
+    """Plan with those of the candidates that may move within the budget."""
+    members, lower, upper, weight = _who_may_move(sampler, tracker, penalty, point, budget, candidates)
+    return _Plan(budget, members, lower, upper, weight, solve(lower, upper, weight) if members.size else None)
 
 
 def begin_block(
@@ -223,14 +241,16 @@ def begin_block(
     longer columns than others. The block is taken that promises the most progress for the money, or none, if steps
     without bounds promise more; see `knows_bounds`.
     """
-    table, totals = sampler.table, sampler.totals
-    total = float(table[:, WEIGHT].sum())
-    per_step = float(table[:, WEIGHT] @ costs) / total
+    totals, total = sampler.totals, float(sampler.smoothness.sum())
+    per_step = float(sampler.smoothness @ costs) / total
     unit = start / per_step
     length, plan = _LENGTH_WITHOUT_BOUNDS * unit, None
     best = _promise_without_bounds(total, per_step)
+    everybody = candidates = np.flatnonzero(sampler.smoothness)
     for multiple in _LENGTHS:
-        trial = _plan(sampler, tracker, penalty, point, _MARGIN * reached * np.sqrt(multiple * unit / steps))
+        budget = _MARGIN * reached * np.sqrt(multiple * unit / steps)
+        trial = _plan(sampler, tracker, penalty, point, budget, candidates)
+        candidates = trial.members  # who stays where he is in a longer block does so in a shorter one
         promise = trial.promise(multiple * unit, start, costs)
         if promise > best:
             best, length, plan = promise, multiple * unit, trial
@@ -240,44 +260,47 @@ def begin_block(
         return max(int(length), 1)
     if tracker.residual.size > 0:
         # Following the largest entry makes every step dearer: is it worth that?
-        without = _plan(sampler, tracker, penalty, point, np.array([plan.budget[0], np.inf]))
+        without = _plan(sampler, tracker, penalty, point, np.array([plan.budget[0], np.inf]), everybody)
         if without.promise(length, start, costs) >= best / _WORTH_FOLLOWING:
             plan = without
     follow_largest(tracker, plan.budget[1] < np.inf)
     totals[BUDGET], totals[LARGEST_BUDGET], totals[ROUNDING] = *plan.budget, point.rounding
-    table[:, LOWER], table[:, UPPER] = plan.lower, plan.upper
     if plan.solution is not None:
-        _fill_table(sampler, tracker, penalty, point, plan.budget, plan.may_move, plan.solution)
+        _fill_table(sampler, tracker, penalty, point, plan, plan.solution)
     return max(int(length), 1)
 
 
 def _fill_table(
-    sampler: Blocks,
-    tracker: Snapshot,
-    penalty: Any,
-    point: Point,
-    budget: Array,
-    may_move: NDArray[np.int64],
-    solution: Solution,
+    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, plan: _Plan, solution: Solution
 ) -> None:
     """Write the sampling of a block, and the alias table of what it may propose."""
-    table, totals = sampler.table, sampler.totals
-    n = table.shape[0]
-    if np.any(table[:, LOWER]):
+    totals, members, n = sampler.totals, plan.members, plan.members.size
+    if np.any(plan.lower):
         totals[LEVEL] = np.ldexp(solution.level, solution.level_exponent)
     totals[TOTAL] = totals[START] = solution.value * (totals[LEVEL] if totals[LEVEL] > 0.0 else 1.0)
-    totals[SQUARES] = table[:, LOWER] @ table[:, LOWER]
-    mass = np.zeros(n)
-    mass[may_move] = solution.probabilities * totals[TOTAL]
-    # After a visit bounds are up to twice the budget wide, and may allow more than now: that must be proposed too.
-    lower, upper = np.empty((2, n))
-    _inflate(sampler, tracker, penalty, point, 2.0 * budget, lower, upper)
-    # But no more than as much again, or most proposals would be in vain.
-    roots = np.sqrt(table[:, WEIGHT])
-    more = np.where(mass > 0.0, np.maximum(roots * np.minimum(roots * totals[LEVEL], upper) - mass, 0.0), 0.0)
+    totals[SQUARES], totals[N_MEMBERS] = plan.lower @ plan.lower, n
+    mass, more = solution.probabilities * totals[TOTAL], np.empty(n)
+    _fill_later_masses(sampler, tracker, penalty, point, plan.budget, members, more)
+    # No more than as much again, or most proposals would be in vain.
+    more = np.maximum(more - mass, 0.0)
     if more.sum() > totals[TOTAL]:
         more *= totals[TOTAL] / more.sum()
     proposed = mass + more
     keep, other = proposed * (n / proposed.sum()), np.arange(n)
     fill_alias(keep, other)
+    sampler.members[:n] = members
+    table = sampler.table[:n]
     table[:, KEEP], table[:, OTHER], table[:, PROPOSED], table[:, MASS] = keep, other, proposed, mass
+    table[:, LOWER], table[:, UPPER], table[:, WEIGHT] = plan.lower, plan.upper, plan.weight
+    table[:, SCALE] = sampler.scale[members]
+
+
+@jit
+def _fill_later_masses(
+    sampler: Blocks, tracker: Snapshot, penalty: Any, point: Point, budget: Array, members: Integers, masses: Array
+) -> None:
+    """Write the largest L t that a visit can lead to: after it, bounds are up to twice the budget wide."""
+    for k in range(members.size):
+        root = np.sqrt(sampler.smoothness[members[k]])
+        _, upper = _bounds_within(sampler, tracker, penalty, point, 2.0 * budget, members[k])
+        masses[k] = root * min(root * sampler.totals[LEVEL], upper)

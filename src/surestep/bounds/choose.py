@@ -33,14 +33,21 @@ _SAVED_BY_EXACT_STEPS, _SAVED = 10.0, 3.0
 _FEW_ENOUGH_TO_SCAN = 2000
 
 
-def make_tracker(bounds: Any, problem: Problem, exact_steps: bool = True) -> Any:
-    """Return the tracker of that name, or the user's own as it is; "auto" depends on whether steps are 1 / L_i."""
+def choose(bounds: Any, problem: Problem, exact_steps: bool) -> Any:
+    """Return the name that "auto" stands for, which depends on whether steps are 1 / L_i; any other choice as it is."""
     if isinstance(bounds, tuple):
         return bounds
     if bounds not in NAMES:
         raise ValueError(f"bounds must be one of {', '.join(map(repr, NAMES))} or a tracker, got {bounds!r}")
     if bounds == "auto":
-        bounds = "exact" if _exact_is_cheap(problem, exact_steps) else "snapshot"
+        return "exact" if _exact_is_cheap(problem, exact_steps) else "snapshot"
+    return bounds
+
+
+def make_tracker(bounds: Any, problem: Problem) -> Any:
+    """Return the tracker of a name that `choose` has chosen, or the user's own as it is."""
+    if isinstance(bounds, tuple):
+        return bounds
     # Rounding in the sum behind a norm is at most a relative n_samples * EPS.
     norms = problem.norms * (1.0 + (problem.n_samples + 8) * EPS)
     if bounds == "cauchy-schwarz":

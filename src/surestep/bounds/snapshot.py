@@ -167,6 +167,14 @@ def _arrive(tracker: Snapshot, j: int, step: Step) -> None:
     seen[j, REACH], seen[j, LARGEST_REACH] = totals[DISTANCE], totals[LARGEST]
 
 
+@jit
+def _see_all(seen: Array, gradient: Array) -> None:
+    """Note the whole gradient, in one walk along the table: it may be much larger than any cache."""
+    for j in range(gradient.size):
+        seen[j, CENTRE] = seen[j, REFERENCE] = gradient[j]
+        seen[j, RISEN] = seen[j, FALLEN] = seen[j, REACH] = seen[j, LARGEST_REACH] = 0.0
+
+
 @needs_gradient.register(Snapshot)
 def _(tracker):
     return True
@@ -174,8 +182,7 @@ def _(tracker):
 
 @refresh.register(Snapshot)
 def _(tracker, point):
-    tracker.seen[:, CENTRE] = tracker.seen[:, REFERENCE] = point.gradient
-    tracker.seen[:, RISEN : LARGEST_REACH + 1] = 0.0
+    _see_all(tracker.seen, point.gradient)
     tracker.totals[:] = 0.0
     tracker.totals[ROUNDING] = point.rounding
     if tracker.residual.size > 0:

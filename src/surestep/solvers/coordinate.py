@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surestep.bounds.blocks import Blocks, begin_block, knows_bounds, make_blocks
-from surestep.bounds.choose import lengths, make_tracker
+from surestep.bounds.choose import choose, lengths, make_tracker
 from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.indexed import Indexed, make_indexed, restart
 from surestep.bounds.path import Path
@@ -28,7 +28,7 @@ from surestep.bounds.tracker import (
 from surestep.design import transposed_product
 from surestep.problem import Gap, Problem
 from surestep.sampling.distribution import optimal_sampling
-from surestep.sampling.samplers import NONE, OVER, Cyclic, Greedy, make_fixed, make_safe
+from surestep.sampling.samplers import NONE, OVER, Cyclic, Fixed, Greedy, make_fixed, make_safe
 from surestep.solvers._checks import BoundViolationError, check_choice, check_run, starting_point
 from surestep.solvers._descent import Data, Rule, State, descend, rounding_of
 from surestep.solvers._loop import Callback, evaluate, run, target_of
@@ -45,12 +45,15 @@ _FEW = 256
 
 # What a block of steps costs to start, for each coordinate, and what a step costs besides going through its column: in
 # units of the time that one entry of a column takes (measured).
-_START_PER_COORDINATE = 150
+_START_PER_COORDINATE = 100
 _STEP = 200
+
+# Where no L_i is so much larger than another, p ~ L and p = 1/n are much the same.
+_ALIKE = 2.0
 
 # The first stretch is without bounds, and so long, in units of the steps that take as long as starting a block: before,
 # nothing is known of how far r gets, and it goes far; and a run that is over soon is better left alone.
-_FIRST = 4.0
+_FIRST = 8.0
 
 
 def coordinate_descent(
@@ -186,11 +189,15 @@ class CoordinateDescent:
                 x[j] = 0.0
         # A ridge term is smooth: a step can gain c^2 / (2 (L_j + l2_j)).
         self.curvature = np.where(L > 0.0, L + problem.penalty.l2, 0.0)
-        self._chooses_units = units == "auto" and step == "exact"
+        chooses, L = units == "auto" and step == "exact", self.curvature[self.active]
+        self._chooses_units = chooses and bool(L.max(initial=0.0) > _ALIKE * L.min(initial=np.inf))
         self._set_units("coordinate" if units == "auto" else units)
         self.rng = np.random.default_rng(random_state)
-        self.tracker = _tracker(sampling, bounds, problem, step == "exact")
         in_blocks = blocks is True or (blocks == "auto" and bounds == "auto")
+        bounds = _bounds(sampling, bounds, problem, step == "exact")
+        in_blocks = in_blocks and sampling == "safe" and bounds == "snapshot" and self.active.size > _FEW
+        # Blocks begin without bounds: a run that is over before the first look at all coordinates makes no room for it.
+        self.tracker: Any = NoBounds() if in_blocks else make_tracker(bounds, problem)
         self.sampler, fixed_value = self._make_sampler(sampling, in_blocks)
         self.rule = Rule(step == "exact", fixed_value if step == "fixed" else 0.0)
         self.rounding = rounding_of(problem)
@@ -214,6 +221,7 @@ class CoordinateDescent:
             roots = np.sqrt(self.curvature)
             self.smoothness, self.scale = active, np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0.0)
         self.total = float(self.smoothness.sum())
+        self._fixed: Fixed | None = None  # p ~ L: made when needed
 
     def _make_sampler(self, sampling: Any, in_blocks: bool) -> tuple[Any, float]:
         """Return the sampler and the v of its fixed steps."""
@@ -222,8 +230,7 @@ class CoordinateDescent:
         if isinstance(sampling, tuple):
             return sampling, total
         check_choice("sampling", sampling, SAMPLINGS)
-        if sampling == "safe" and n > _FEW and isinstance(tracker, Snapshot) and in_blocks:
-            self._without_bounds = make_fixed(L / total, total)
+        if in_blocks:
             return make_blocks(L, self.scale), total
         if sampling == "safe" and n > _FEW and isinstance(tracker, Path | Snapshot):
             return make_indexed(L, tracker.norms, self.scale), total
@@ -273,7 +280,7 @@ class CoordinateDescent:
         state, problem = self.state, self.problem
         row = {"value_ratio": self._mean_value / self.total if self.total > 0.0 else np.nan}
         still = np.nan
-        if not isinstance(self.tracker, NoBounds):
+        if isinstance(self.sampler, Blocks) or not isinstance(self.tracker, NoBounds):
             fill_magnitudes(self.tracker, problem.penalty, self.scale, state.x, state.lower, state.upper)
             still = float(np.count_nonzero(state.upper[self.active] == 0.0))
         row["still"] = still
@@ -286,7 +293,8 @@ class CoordinateDescent:
         """Run the kernel; in pieces of about a tenth of a second, so that Ctrl-C is heard."""
         problem, tracker, sampler = self.problem, self.tracker, self.sampler
         if isinstance(sampler, Blocks) and not knows_bounds(sampler):
-            tracker, sampler = NoBounds(), self._without_bounds
+            self._fixed = self._fixed or make_fixed(self.smoothness / self.total, self.total)
+            tracker, sampler = NoBounds(), self._fixed
         begin = time.perf_counter()
         said: int = descend(
             problem.columns,
@@ -307,15 +315,20 @@ class CoordinateDescent:
 
     def _refresh(self) -> None:
         """Hand the whole gradient, computed afresh, to trackers that want it."""
-        if isinstance(self.tracker, NoBounds) or (self.n_steps > 0 and not needs_gradient(self.tracker)):
+        state, problem = self.state, self.problem
+        if isinstance(self.sampler, Blocks):
+            if self.n_steps == 0:
+                if self._chooses_units:
+                    c = problem.optimality(state.x)
+                    self._choose_units(c, self._costs((state.x != 0.0) | (c > 0.0)))
+                per_step = float(self.smoothness @ self._costs(np.False_)) / self.total
+                self._next_refresh = max(int(_FIRST * self._start_of_block() / per_step), 1)
+                return
+            if isinstance(self.tracker, NoBounds):
+                self.tracker = make_tracker("snapshot", problem)
+        elif isinstance(self.tracker, NoBounds) or (self.n_steps > 0 and not needs_gradient(self.tracker)):
             self._next_refresh = self.n_steps + self.active.size
             return
-        if isinstance(self.sampler, Blocks) and self.n_steps == 0:
-            forget(self.tracker)
-            per_step = float(self._without_bounds.probabilities @ self._costs(np.False_))
-            self._next_refresh = max(int(_FIRST * self._start_of_block() / per_step), 1)
-            return
-        state, problem = self.state, self.problem
         state.z[:] = problem.predictor(state.x)
         u = np.where(problem.weights > 0.0, problem.derivative(state.z), 0.0)
         state.r[:] = problem.weights * u
@@ -364,9 +377,17 @@ class CoordinateDescent:
         return n_steps
 
     def _choose_units(self, c: Array, costs: Array) -> None:
-        """Take the units whose fixed sampling, p ~ L or p = 1/n, gains more, sum p_i c_i^2 / L_i, for its cost."""
-        c, L, costs = c[self.active], self.curvature[self.active], costs[self.active]
-        by_smoothness, evenly = float(c @ c) / float(L @ costs), float(c @ (c / L)) / float(np.sum(costs))
+        """Take the units whose fixed sampling, p ~ L or p = 1/n, gains more in the time of a look at all coordinates.
+
+        The gain of a coordinate, c_i^2 / L_i, can be had once: T draws get 1 - exp(-p_i T) of it, for T <p, costs>.
+        """
+        moving, L = c > 0.0, self.curvature
+
+        def gain(p: Array) -> float:
+            n_steps = self._start_of_block() / float(p @ costs)
+            return float(-np.expm1(-n_steps * p[moving]) @ (c[moving] ** 2 / L[moving]))
+
+        by_smoothness, evenly = gain(L / L.sum()), gain((L > 0.0) / self.active.size)
         before = self.total
         self._set_units("coordinate" if by_smoothness > evenly else "unit")
         if self.total != before:
@@ -394,12 +415,11 @@ class CoordinateDescent:
             )
 
 
-def _tracker(sampling: Any, bounds: Any, problem: Problem, exact_steps: bool) -> Any:
-    if sampling in ("optimal", "greedy"):
-        tracker = make_tracker("exact" if bounds == "auto" else bounds, problem)
-        if bounds not in ("auto", "exact") and not isinstance(tracker, Cooccurrence | Gram):
-            raise ValueError(f"sampling={sampling!r} needs bounds='exact', got {bounds!r}")
-        return tracker
+def _bounds(sampling: Any, bounds: Any, problem: Problem, exact_steps: bool) -> Any:
+    """Return the name of the bounds that a sampling uses, or the tracker itself."""
     if bounds == "auto" and sampling in SAMPLINGS and sampling != "safe":
-        return NoBounds()
-    return make_tracker(bounds, problem, exact_steps)
+        return "exact" if sampling in ("optimal", "greedy") else NoBounds()
+    bounds = choose(bounds, problem, exact_steps)
+    if sampling in ("optimal", "greedy") and bounds != "exact" and not isinstance(bounds, Cooccurrence | Gram):
+        raise ValueError(f"sampling={sampling!r} needs bounds='exact', got {bounds!r}")
+    return bounds
