@@ -130,7 +130,9 @@ def _start(index: Index, total: int) -> None:
 @lean
 def rebuild(index: Index) -> None:
     """Lay the order out anew, with keys relative to the present offsets. Cost O(n), after O(n) insertions."""
-    n_classes, end = index.classes.size, 0
+    # A plain 0 would be a type of its own, and all that follows be compiled for it as well.
+    end: Any = np.int64(0)
+    n_classes = index.classes.size
     for k in range(2 * n_classes):
         end = line_up(index.order, index.line, k, index.classes[k % n_classes]["offset"], end)
     _start(index, end)

@@ -182,7 +182,8 @@ def append(order: Order, i: int, kind: int, key: float, b: int) -> None:
 @lean
 def insert(order: Order, i: int, kind: int, key: float) -> None:
     """Add an item that is not there. Cost O(log n)."""
-    b = bucket_of(order, kind, key, 0)
+    hint: Any = np.int64(0)
+    b = bucket_of(order, kind, key, hint)
     append(order, i, kind, key, b)
     _adjust(order, kind, b, order.items[i]["weight"], key)
     order.state[INSERTED] += 1
@@ -377,7 +378,8 @@ def pick(order: Order, kind: int, low: float, high: float, offset: float, by_key
     found, target, passed = _pick_in_bucket(order, end, low, high, offset, by_key, target)
     if passed:
         return found
-    left, right, d = begin + 1, end, 0
+    d: Any = np.int64(0)
+    left, right = begin + 1, end
     while left < right:
         while left < right and left % FAN != 0:
             weight = _node_weight(nodes[order.state[LEVELS + d] + left], offset, by_key)
