@@ -8,6 +8,7 @@ import itertools
 from types import SimpleNamespace
 
 import dask
+from distributed.protocol.pickle import loads
 
 
 class Future:
@@ -30,11 +31,12 @@ def _results(arguments):
 class Client:
     """What `surestep.distributed` asks of a client."""
 
-    def __init__(self, n_workers=2):
+    def __init__(self, n_workers=2, n_threads=1):
         self.workers = [f"worker-{k}" for k in range(n_workers)]
         self._turn = itertools.cycle(self.workers)
         self._futures = {}
-        self.n_runs = 0
+        self.n_runs, self.n_threads = 0, n_threads
+        self.messages = []  # sender, receiver, bytes there, bytes back
 
     def _put(self, value, worker=None):
         future = Future(value, worker or next(self._turn))
@@ -61,12 +63,34 @@ class Client:
 
     def run(self, function, *arguments, workers, on_error):
         self.n_runs += 1
-        return {name: self._run(function, *arguments, dask_worker=self._worker(name)) for name in workers}
+        return {name: self._run("here", name, function, *arguments) for name in workers}
+
+    def _run(self, sender, name, function, *arguments):
+        return asyncio.run(self._told(sender, name, function, arguments))
+
+    async def _told(self, sender, name, function, arguments):
+        """What a worker says to a message; who sent how much to whom is written down."""
+        found = function(*arguments, dask_worker=self._worker(name))
+        found = await found if inspect.iscoroutine(found) else found
+        n_sent, n_received = (sum(len(value) for value in said if value) for said in (arguments, [found]))
+        self.messages.append((sender, name, n_sent, n_received))
+        return found
 
     def _worker(self, name):
         data = {key: future.value for key, future in self._futures.items() if future.worker == name}
-        return SimpleNamespace(address=name, data=data, executors={"default": None})
+        return SimpleNamespace(
+            address=name,
+            data=data,
+            executors={"default": None},
+            state=SimpleNamespace(nthreads=self.n_threads),
+            rpc=lambda other: SimpleNamespace(run=lambda function, args: self._call(name, other, function, args)),
+        )
 
-    def _run(self, function, *arguments, dask_worker):
-        found = function(*arguments, dask_worker=dask_worker)
-        return asyncio.run(found) if inspect.iscoroutine(found) else found
+    async def _call(self, sender, name, function, args):
+        """The message "run" from one worker to another."""
+        try:
+            return {"status": "OK", "result": await self._told(sender, name, loads(function), loads(args))}
+        except OSError:
+            raise
+        except Exception as error:
+            return {"status": "error", "exception": error}
