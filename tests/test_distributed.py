@@ -23,6 +23,7 @@ from zoo import LOSSES, REGULARIZERS, problems
 pytest.importorskip("distributed", reason="data in row partitions need Dask, the extra [dask]")
 
 import dask.array as da
+import distributed
 
 import in_process
 from surestep.distributed import PartitionedProblem, _partitions, _samples, cluster, read_svmlight
@@ -510,6 +511,42 @@ def test_a_cluster_is_said_in_one_way():
     for options in ({}, {"address": "tcp://127.0.0.1:1", "n_workers": 2}):
         with pytest.raises(ValueError, match="either the address of a scheduler or n_workers"), cluster(**options):
             pass
+
+
+@pytest.fixture(scope="module")
+def lone():
+    """A cluster of one worker with one thread."""
+    with cluster(n_workers=1) as client:
+        yield client
+
+
+def alone():
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    return X, X[:, 0]
+
+
+def fitted_in_a_task(given):
+    X, y = alone()
+    client = distributed.get_client() if given else None
+    problem = PartitionedProblem(da.from_array(X, chunks=(8, 4)), y, "squared", ss.L1(0.1), client=client)
+    return ss.minimize(problem).objective, ss.minimize(problem, tol=1e-12).objective
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_fits_in_tasks_of_a_worker_with_one_thread(given, lone):
+    """Two at a time: neither the tasks of a fit nor its messages wait for the thread of the task that waits."""
+    tasks = lone.map(fitted_in_a_task, [given] * 2, pure=False)
+    expected = ss.minimize(ss.Problem(*alone(), regularizer=ss.L1(0.1)), tol=1e-12).objective
+    for first, second in (task.result(timeout=300) for task in tasks):
+        assert first == pytest.approx(expected, rel=1e-4)
+        assert second == pytest.approx(expected, rel=1e-11)
+    assert lone.submit(os.getpid, pure=False).result(timeout=300)  # the worker is as it was
+
+
+def test_a_client_that_is_asynchronous_is_refused(near):
+    near.asynchronous = True
+    with pytest.raises(ValueError, match="not asynchronous"):
+        PartitionedProblem(da.ones((4, 2)), da.ones(4), client=near)
 
 
 def test_a_cluster_by_its_address(client):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from surestep.bounds.margins import margins
 from surestep.design import Dense, Sparse, lines_between, n_lines
+from surestep.distributed._clients import leave_the_threads
 
 Array = NDArray[np.float64]
 
@@ -159,6 +160,7 @@ def make_crew(rows: Dense | Sparse, has_intercept: bool, client: Any) -> Courier
         return Couriers([slice(0, n)], [Here(rows, has_intercept)])
     if not (hasattr(client, "scatter") and hasattr(client, "submit")) or client.asynchronous:
         raise ValueError(f"client must be a dask.distributed.Client that is not asynchronous, got {client!r}")
+    leave_the_threads()
     edges = np.linspace(0, n, min(max(sum(client.nthreads().values()), 1), n) + 1).astype(int)
     parts = [slice(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
     lines = [lines_between(rows, part.start, part.stop) for part in parts]
