@@ -52,6 +52,9 @@ class Client:
     def compute(self, delayed):
         return [self._put(value) for value in dask.compute(*delayed, scheduler="synchronous")]
 
+    def cancel(self, futures):
+        """Nothing is ever under way."""
+
     def gather(self, futures):
         return _results(futures)
 
@@ -77,7 +80,7 @@ class Client:
         return found
 
     def _worker(self, name):
-        data = {key: future.value for key, future in self._futures.items() if future.worker == name}
+        data = {key: future.value for key, future in list(self._futures.items()) if future.worker == name}
         return SimpleNamespace(
             address=name,
             data=data,

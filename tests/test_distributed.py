@@ -249,7 +249,7 @@ def test_fits_follow_parts_that_move(loss, regularizer, n_parts, near):
     _, moved = pair(local, n_parts, Forgetful())
     one, two = ss.minimize(steady, tol=1e-12), ss.minimize(moved, tol=1e-12)
     assert two.status.success
-    assert moved.partitions._client.n_runs > 16
+    assert moved.partitions.client.n_runs > 16
     assert two.objective == pytest.approx(one.objective, rel=1e-12)
 
 
@@ -347,7 +347,7 @@ def test_nothing_is_left_on_the_cluster(how, client, monkeypatch):
         assert result.status is (ss.Status.INTERRUPTED if how == "interrupt" else ss.Status.CONVERGED)
     assert parted.partitions.each(n_fits) == [0, 0, 0]
     wait_for(lambda: not client.run_on_scheduler(tasks_of))
-    keys = {future.key for future in parted.partitions._futures}
+    keys = {future.key for future in parted.partitions.futures}
     del parted
     gc.collect()
     wait_for(lambda: not keys & set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))))

@@ -171,7 +171,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_sum(place, client, monkeypat
             groups = parted.partitions._placed
             name = sorted(groups, key=lambda name: groups[name][0])[place]
             killed.append(client.run(os.getpid, workers=[name])[name])
-            client.run(dies_when_asked, parted.partitions._futures[groups[name][0]].key, workers=[name])
+            client.run(dies_when_asked, parted.partitions.futures[groups[name][0]].key, workers=[name])
 
     result = ss.minimize(parted, tol=1e-11, callbacks=[kill])
     assert killed

@@ -43,6 +43,8 @@ class Partitions:
 
     Attributes
     ----------
+    client : distributed.Client
+    futures : list of the parts that have any rows
     n_samples, n_features : int
     dtype : dtype of X
     is_sparse : bool, whether some of it is
@@ -54,7 +56,7 @@ class Partitions:
     """
 
     def __init__(self, client: Any, futures: list[Any]) -> None:
-        self._client = client
+        self.client = client
         summaries = client.gather(client.map(summary, futures, pure=False))
         kept = [k for k, found in enumerate(summaries) if found.n_samples > 0]
         if not kept:
@@ -68,7 +70,7 @@ class Partitions:
                         f"partition {k} has {found} {what}, but partition {kept[0]} has {expected}; "
                         "all partitions must have the same"
                     )
-        self._futures = [futures[k] for k in kept]
+        self.futures = [futures[k] for k in kept]
         self.n_samples: int = sum(found.n_samples for found in summaries)
         self.n_features: int = first.n_features
         self.dtype = np.result_type(*(summaries[k].dtype for k in kept))
@@ -101,7 +103,7 @@ class Partitions:
     @property
     def n_parts(self) -> int:
         """Number of parts that have any rows."""
-        return len(self._futures)
+        return len(self.futures)
 
     def labels(self) -> list[tuple[Array, Array]]:
         """Return the different labels in each part, and the row of the first of each."""
@@ -115,13 +117,13 @@ class Partitions:
         """Return dense data with the mean row taken off every row, and the mean row."""
         sums = total(self.each(column_sums))
         offset = (sums[:-1] / sums[-1]).astype(self.dtype)
-        moved = [self._client.submit(centred, future, offset, pure=False) for future in self._futures]
-        return Partitions(self._client, moved), offset
+        moved = [self.client.submit(centred, future, offset, pure=False) for future in self.futures]
+        return Partitions(self.client, moved), offset
 
     def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return what a function says of each part."""
-        tasks = [self._client.submit(function, future, *arguments, pure=False) for future in self._futures]
-        return list(self._client.gather(tasks))
+        tasks = [self.client.submit(function, future, *arguments, pure=False) for future in self.futures]
+        return list(self.client.gather(tasks))
 
     # --- Exchanges
 
@@ -155,7 +157,7 @@ class Partitions:
     def _tree(self, groups: dict[str, list[int]]) -> list[Branch]:
         """Arrange workers by the first of the parts they are asked for."""
         workers = sorted(groups, key=lambda name: groups[name][0])
-        return branches([(name, [self._futures[k].key for k in groups[name]]) for name in workers])
+        return branches([(name, [self.futures[k].key for k in groups[name]]) for name in workers])
 
     def _asked(self, order: Order, tree: list[Branch]) -> Answer:
         """Return the sum of the answers of the workers that are still there and have all that they are asked for."""
@@ -163,7 +165,7 @@ class Partitions:
 
         messages = packed(order), packed({branch.name: branch for branch in tree})
         self.bytes_sent += sum(map(len, messages)) * len(tree)
-        found = self._client.run(answer, *messages, workers=[branch.name for branch in tree], on_error="return")
+        found = self.client.run(answer, *messages, workers=[branch.name for branch in tree], on_error="return")
         answers = []
         for branch in tree:
             value = found.get(branch.name)
@@ -179,10 +181,10 @@ class Partitions:
     def forget(self, fit: str) -> None:
         """End a fit on the workers; parts that go elsewhere do not take it along."""
         try:
-            there = self._client.nthreads()
+            there = self.client.nthreads()
             tree = self._tree({name: places for name, places in self._placed.items() if places and name in there})
             message = packed({branch.name: branch for branch in tree})
-            self._client.run(end, fit, message, workers=[branch.name for branch in tree], on_error="ignore")
+            self.client.run(end, fit, message, workers=[branch.name for branch in tree], on_error="ignore")
         except OSError as error:  # the cluster may be what failed; a fit ends with its parts at the latest
             logger.debug("a fit could not be ended on the workers: %s", error)
 
@@ -190,16 +192,16 @@ class Partitions:
 
     def look_around(self) -> None:
         """Place the parts anew if a worker came or went."""
-        if frozenset(self._client.nthreads()) != self._workers:
+        if frozenset(self.client.nthreads()) != self._workers:
             self._is_placed = False
 
     def _placement(self) -> dict[str, list[int]]:
         """Return workers, and the numbers of the parts that they hold and are asked for."""
         while not self._is_placed:
             self.each(number)  # Dask computes anew what was lost
-            self._workers = frozenset(self._client.nthreads())
-            holders = self._client.who_has(self._futures)
-            held = [self._workers & frozenset(holders.get(future.key, ())) for future in self._futures]
+            self._workers = frozenset(self.client.nthreads())
+            holders = self.client.who_has(self.futures)
+            held = [self._workers & frozenset(holders.get(future.key, ())) for future in self.futures]
             if all(held):  # else the scheduler is about to notice that somebody went
                 self._placed, self._is_placed = self._spread(held), True
         return self._placed
@@ -222,8 +224,8 @@ class Partitions:
         for name, places in placed.items():
             places.sort()
             for k in set(places) & set(rest):
-                self._futures[k] = self._client.submit(
-                    itself, self._futures[k], workers=[name], allow_other_workers=True, pure=False
+                self.futures[k] = self.client.submit(
+                    itself, self.futures[k], workers=[name], allow_other_workers=True, pure=False
                 )
         self.each(number)
         return placed

@@ -20,6 +20,11 @@ from numpy.typing import NDArray
 from surestep.bounds.margins import margins
 from surestep.design import Dense, Sparse, lines_between, n_lines
 from surestep.distributed._clients import leave_the_threads
+from surestep.distributed._dealer import Dealer
+from surestep.distributed._problem import PartitionedProblem
+from surestep.problem import Problem
+from surestep.solvers._sgd_blocks import StochasticGradientDescent
+from surestep.solvers._sgd_dealt import DealtDescent
 
 Array = NDArray[np.float64]
 
@@ -148,6 +153,15 @@ class Couriers:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._x is not last)
             return None if self._closed else self._x
+
+
+def delegated(problem: Problem, client: Any) -> tuple[type[StochasticGradientDescent], Any]:
+    """Return the solver for a problem with rows here, or in partitions on a cluster, and who does it for the bounds."""
+    if not isinstance(problem, PartitionedProblem):
+        return StochasticGradientDescent, make_crew(problem.design.rows, problem.fit_intercept, client)
+    if client not in (None, problem.partitions.client):
+        raise ValueError("the rows of this problem are on a cluster already: client must be the one it was made with")
+    return DealtDescent, Dealer(problem)
 
 
 def make_crew(rows: Dense | Sparse, has_intercept: bool, client: Any) -> Couriers:

@@ -159,12 +159,13 @@ def stochastic_gradient_descent(
         raise ValueError("client is for bounds='delegated'; otherwise nothing is computed on its workers")
     begin_time = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        crew = None
+        kind, crew = StochasticGradientDescent, None
         if bounds == "delegated":
-            from surestep.distributed.delegated import make_crew
+            from surestep.distributed.delegated import delegated
 
-            crew = stack.enter_context(make_crew(problem.design.rows, problem.fit_intercept, client))
-        method = StochasticGradientDescent(
+            kind, crew = delegated(problem, client)
+            stack.enter_context(crew)
+        method = kind(
             problem,
             sampling,
             variance_reduction,
