@@ -1,10 +1,12 @@
-"""A stand-in for a Dask client: tasks run at once, in this process, on workers that are names only."""
+"""A stand-in for a Dask client: tasks run at once, in the thread that asks, on workers that are names only."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import itertools
+import threading
+import weakref
 from types import SimpleNamespace
 
 import dask
@@ -34,13 +36,14 @@ class Client:
     def __init__(self, n_workers=2, n_threads=1):
         self.workers = [f"worker-{k}" for k in range(n_workers)]
         self._turn = itertools.cycle(self.workers)
-        self._futures = {}
+        self._futures, self._lock = weakref.WeakValueDictionary(), threading.Lock()
         self.n_runs, self.n_threads = 0, n_threads
         self.messages = []  # sender, receiver, bytes there, bytes back
 
     def _put(self, value, worker=None):
-        future = Future(value, worker or next(self._turn))
-        self._futures[future.key] = future
+        with self._lock:
+            future = Future(value, worker or next(self._turn))
+            self._futures[future.key] = future
         return future
 
     def submit(self, function, *arguments, workers=(None,), **_):
@@ -80,7 +83,8 @@ class Client:
         return found
 
     def _worker(self, name):
-        data = {key: future.value for key, future in list(self._futures.items()) if future.worker == name}
+        with self._lock:
+            data = {key: future.value for key, future in self._futures.items() if future.worker == name}
         return SimpleNamespace(
             address=name,
             data=data,

@@ -149,7 +149,8 @@ class Dealer(AbstractContextManager["Dealer"]):
         self._stopped = True
         self._client.cancel(self._running)  # so that nobody waits for it
         self._thread.shutdown(cancel_futures=True)
-        self._running, self._measured, self._fixed = [], [], []
+        # What is under way may have failed by now: an exception refers to futures, and they to their results there.
+        self._hand, self._running, self._measured, self._fixed = None, [], [], []
 
     def ask(self, point: Array, within: float, n_rows: int, seed: int) -> None:
         """Have a hand dealt; do not wait for it. For an infinite distance, from the sampling that needs no bounds."""

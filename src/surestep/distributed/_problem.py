@@ -109,6 +109,7 @@ class PartitionedProblem(Problem):
     # --- What is a sum over rows
 
     def _sum(self, name: str, *arguments: Any) -> Any:
+        self.partitions.look_around()  # to speak to a worker that went takes Dask long to give up
         return self.partitions.exchange(Order(self.spec, ((name, arguments),)))
 
     @property
