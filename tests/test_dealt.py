@@ -199,7 +199,7 @@ def test_bounds_that_are_wrong_are_found(near, monkeypatch):
         ss.stochastic_gradient_descent(problem, **PLAIN, check_bounds=True, max_epochs=20)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "squared"])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_it_comes_as_near_as_with_rows_here(loss, near):
     local, parted = made(near, 1, ss.ElasticNet(0.1, l1_ratio=0.3), loss=loss, n=200)
     optimum = reference_optimum(local)
@@ -225,6 +225,14 @@ def test_hands_that_come_too_late_are_dealt_again(near, monkeypatch):
     )
     assert result.trace["arrived"][-1] > 4 * 4 * 30
     assert result.objective - optimum <= 0.02 * (local.objective(np.zeros(9)) - optimum)
+
+
+def test_steps_that_are_too_long_are_noticed(near):
+    """Where x is no number, no distance is either; nobody waits for a hand that is near enough."""
+    _, problem = made(near, regularizer=ss.L2(0.1), loss="squared_hinge")
+    with np.errstate(all="ignore"):
+        result = ss.stochastic_gradient_descent(problem, **PLAIN, step="constant", stepsize=1e9, max_epochs=50)
+    assert result.status is ss.Status.DIVERGED
 
 
 def test_nothing_here_is_as_long_as_the_rows(near, monkeypatch):

@@ -118,7 +118,7 @@ class DealtDescent(StochasticGradientDescent):
         used = int(totals[TIME]) * batch
         if self._length > 0:
             self._way = distance_between(x, state.coordinates[:, REFERENCE])
-        if self._length > 0 and used < state.dealt.size and distance_between(x, self._hand.point) < self._hand.within:
+        if self._length > 0 and used < state.dealt.size and _room_around(x, self._hand) > 0.0:
             dealt = state.dealt[used:].copy()  # the block ended for another reason, see `CLOSED`
         else:
             dealt = self._next_hand(x)
@@ -134,7 +134,7 @@ class DealtDescent(StochasticGradientDescent):
             self.powers = make_powers(step, self.l2, self.has_one_l2, self._length)
         if self.radius is not None:
             self.penalty = make_ball(self.radius, x[: self.problem.n_features].copy(), self._length)
-        totals[BUDGET] = hand.within - distance_between(x, hand.point)
+        totals[BUDGET] = _room_around(x, hand)
         if totals[BUDGET] < np.inf:
             self._follow_distance()
 
@@ -150,7 +150,7 @@ class DealtDescent(StochasticGradientDescent):
         if self._n_hands == 0:
             self._ask(x, math.inf)
         hand = self._dealer.hand()
-        while not distance_between(x, hand.point) < hand.within:  # x was faster
+        while not _room_around(x, hand) > 0.0:  # x was faster
             self._room *= _MORE_ROOM
             self._ask(x, self._room * self._way)
             hand = self._dealer.hand()
@@ -175,3 +175,8 @@ class DealtDescent(StochasticGradientDescent):
             Design(self._hand.rows, False), facts[:, GOAL].copy(), self.problem.loss, facts[:, WEIGHT].copy(), False
         )
         return local.derivative(z)
+
+
+def _room_around(x: Array, hand: Hand) -> float:
+    """How far x may go before it leaves the distance from the point that the hand is safe for."""
+    return math.inf if hand.within == math.inf else hand.within - distance_between(x, hand.point)
