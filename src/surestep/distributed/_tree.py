@@ -92,6 +92,8 @@ async def answer(order: bytes, tree: bytes, dask_worker: Any) -> bytes:
     own, *others = await asyncio.gather(
         _own(order, branch, dask_worker), *_passed_on(answer, order, branch, dask_worker)
     )
+    if not others:
+        return _written(branch, own, [])
     found: bytes = await _compute(dask_worker, _written, branch, own, others)
     return found
 
