@@ -24,6 +24,9 @@ N_WORKERS = 2
 TOL = 1e-6
 REPEATS = 3
 
+# Of SGD.
+EPOCHS = 5
+
 # Iterations that take dask-glm some ten times as long as a whole fit takes here.
 PEERS = {"proximal_grad": 20, "admm": 5}
 
@@ -74,6 +77,30 @@ def report(name: str, X, y, times: int = 1) -> None:
     )
 
 
+def by_rows(name: str, X, y) -> None:
+    """Compare SGD over rows that workers draw with SGD over rows that are here, for a number of epochs."""
+    problem = ss.Problem(X, np.where(y > np.median(y), 1.0, -1.0), "squared_hinge", ss.L2(1e-3))
+    start, best = problem.objective(np.zeros(X.shape[1])), ss.minimize(problem, tol=1e-10).objective
+    X_, y_ = in_partitions(X, problem.y, N_WORKERS)
+    parts = ss.Problem(X_, y_, problem.loss, problem.regularizer)
+    options = dict(variance_reduction=False, average="weighted", tol=1e-12, max_epochs=EPOCHS, trace_every=EPOCHS)
+    print(f"{name}: {X.shape[0]} x {X.shape[1]}, SGD, {EPOCHS} epochs; suboptimality over the objective at zero")
+    for what, where, more in (
+        ("importance, here", problem, {"sampling": "importance"}),
+        ("safe, here", problem, {}),
+        ("safe, drawn by workers", parts, {"bounds": "delegated"}),
+    ):
+        ss.stochastic_gradient_descent(where, **options, **more)
+        row = ss.stochastic_gradient_descent(where, **options, **more).trace.last
+        print(f"  {what:<24}{row['seconds']:>9.3f} s  {(row['objective'] - best) / start:.1e}", end="")
+        if where is parts:
+            print(
+                f"  {row['communication']:.3f} s of them waiting, {row['bytes_received'] / 1e6:.1f} MB received", end=""
+            )
+        print(flush=True)
+    print()
+
+
 def against_peers(name: str, X, y) -> None:
     problem = lasso(X, y)
     start = problem.objective(np.zeros(X.shape[1]))
@@ -122,6 +149,7 @@ def main() -> None:
             X, y = real(name)
             for times in (1, 8):
                 report(f"{name}, rows {times} times" if times > 1 else name, scipy.sparse.csr_array(X), y, times)
+            by_rows(name, scipy.sparse.csr_array(X), y)
         X, y = most_frequent(*real("imdb_counts"), 500)
         against_peers("imdb_counts, 500 most frequent columns", X.toarray(), y)
 

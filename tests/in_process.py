@@ -1,13 +1,16 @@
-"""A stand-in for a Dask client: tasks run at once, in this process, on workers that are names only."""
+"""A stand-in for a Dask client: tasks run at once, in the thread that asks, on workers that are names only."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import itertools
+import threading
+import weakref
 from types import SimpleNamespace
 
 import dask
+from distributed.protocol.pickle import loads
 
 
 class Future:
@@ -30,15 +33,17 @@ def _results(arguments):
 class Client:
     """What `surestep.distributed` asks of a client."""
 
-    def __init__(self, n_workers=2):
+    def __init__(self, n_workers=2, n_threads=1):
         self.workers = [f"worker-{k}" for k in range(n_workers)]
         self._turn = itertools.cycle(self.workers)
-        self._futures = {}
-        self.n_runs = 0
+        self._futures, self._lock = weakref.WeakValueDictionary(), threading.Lock()
+        self.n_runs, self.n_threads = 0, n_threads
+        self.messages = []  # sender, receiver, bytes there, bytes back
 
     def _put(self, value, worker=None):
-        future = Future(value, worker or next(self._turn))
-        self._futures[future.key] = future
+        with self._lock:
+            future = Future(value, worker or next(self._turn))
+            self._futures[future.key] = future
         return future
 
     def submit(self, function, *arguments, workers=(None,), **_):
@@ -49,6 +54,9 @@ class Client:
 
     def compute(self, delayed):
         return [self._put(value) for value in dask.compute(*delayed, scheduler="synchronous")]
+
+    def cancel(self, futures):
+        """Nothing is ever under way."""
 
     def gather(self, futures):
         return _results(futures)
@@ -61,12 +69,35 @@ class Client:
 
     def run(self, function, *arguments, workers, on_error):
         self.n_runs += 1
-        return {name: self._run(function, *arguments, dask_worker=self._worker(name)) for name in workers}
+        return {name: self._run("here", name, function, *arguments) for name in workers}
+
+    def _run(self, sender, name, function, *arguments):
+        return asyncio.run(self._told(sender, name, function, arguments))
+
+    async def _told(self, sender, name, function, arguments):
+        """What a worker says to a message; who sent how much to whom is written down."""
+        found = function(*arguments, dask_worker=self._worker(name))
+        found = await found if inspect.iscoroutine(found) else found
+        n_sent, n_received = (sum(len(value) for value in said if value) for said in (arguments, [found]))
+        self.messages.append((sender, name, n_sent, n_received))
+        return found
 
     def _worker(self, name):
-        data = {key: future.value for key, future in self._futures.items() if future.worker == name}
-        return SimpleNamespace(address=name, data=data, executors={"default": None})
+        with self._lock:
+            data = {key: future.value for key, future in self._futures.items() if future.worker == name}
+        return SimpleNamespace(
+            address=name,
+            data=data,
+            executors={"default": None},
+            state=SimpleNamespace(nthreads=self.n_threads),
+            rpc=lambda other: SimpleNamespace(run=lambda function, args: self._call(name, other, function, args)),
+        )
 
-    def _run(self, function, *arguments, dask_worker):
-        found = function(*arguments, dask_worker=dask_worker)
-        return asyncio.run(found) if inspect.iscoroutine(found) else found
+    async def _call(self, sender, name, function, args):
+        """The message "run" from one worker to another."""
+        try:
+            return {"status": "OK", "result": await self._told(sender, name, loads(function), loads(args))}
+        except OSError:
+            raise
+        except Exception as error:
+            return {"status": "error", "exception": error}

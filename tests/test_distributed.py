@@ -23,6 +23,7 @@ from zoo import LOSSES, REGULARIZERS, problems
 pytest.importorskip("distributed", reason="data in row partitions need Dask, the extra [dask]")
 
 import dask.array as da
+import distributed
 
 import in_process
 from surestep.distributed import PartitionedProblem, _partitions, _samples, cluster, read_svmlight
@@ -248,7 +249,7 @@ def test_fits_follow_parts_that_move(loss, regularizer, n_parts, near):
     _, moved = pair(local, n_parts, Forgetful())
     one, two = ss.minimize(steady, tol=1e-12), ss.minimize(moved, tol=1e-12)
     assert two.status.success
-    assert moved.partitions._client.n_runs > 16
+    assert moved.partitions.client.n_runs > 16
     assert two.objective == pytest.approx(one.objective, rel=1e-12)
 
 
@@ -346,7 +347,7 @@ def test_nothing_is_left_on_the_cluster(how, client, monkeypatch):
         assert result.status is (ss.Status.INTERRUPTED if how == "interrupt" else ss.Status.CONVERGED)
     assert parted.partitions.each(n_fits) == [0, 0, 0]
     wait_for(lambda: not client.run_on_scheduler(tasks_of))
-    keys = {future.key for future in parted.partitions._futures}
+    keys = {future.key for future in parted.partitions.futures}
     del parted
     gc.collect()
     wait_for(lambda: not keys & set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))))
@@ -510,6 +511,42 @@ def test_a_cluster_is_said_in_one_way():
     for options in ({}, {"address": "tcp://127.0.0.1:1", "n_workers": 2}):
         with pytest.raises(ValueError, match="either the address of a scheduler or n_workers"), cluster(**options):
             pass
+
+
+@pytest.fixture(scope="module")
+def lone():
+    """A cluster of one worker with one thread."""
+    with cluster(n_workers=1) as client:
+        yield client
+
+
+def alone():
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    return X, X[:, 0]
+
+
+def fitted_in_a_task(given):
+    X, y = alone()
+    client = distributed.get_client() if given else None
+    problem = PartitionedProblem(da.from_array(X, chunks=(8, 4)), y, "squared", ss.L1(0.1), client=client)
+    return ss.minimize(problem).objective, ss.minimize(problem, tol=1e-12).objective
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_fits_in_tasks_of_a_worker_with_one_thread(given, lone):
+    """Two at a time: neither the tasks of a fit nor its messages wait for the thread of the task that waits."""
+    tasks = lone.map(fitted_in_a_task, [given] * 2, pure=False)
+    expected = ss.minimize(ss.Problem(*alone(), regularizer=ss.L1(0.1)), tol=1e-12).objective
+    for first, second in (task.result(timeout=300) for task in tasks):
+        assert first == pytest.approx(expected, rel=1e-4)
+        assert second == pytest.approx(expected, rel=1e-11)
+    assert lone.submit(os.getpid, pure=False).result(timeout=300)  # the worker is as it was
+
+
+def test_a_client_that_is_asynchronous_is_refused(near):
+    near.asynchronous = True
+    with pytest.raises(ValueError, match="not asynchronous"):
+        PartitionedProblem(da.ones((4, 2)), da.ones(4), client=near)
 
 
 def test_a_cluster_by_its_address(client):

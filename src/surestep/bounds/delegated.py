@@ -58,14 +58,14 @@ class DelegatedMargins:
         self.distances = self.distances_from(x)
         for part, point, z in self._crew.arrived():
             self.n_arrived += 1
-            away = _distance(x, point)
+            away = distance_between(x, point)
             if away <= self.distances[part]:  # what is newer is not always nearer, and only that counts
                 self.z[self.parts[part]], self._points[part], self.distances[part] = z, point, away
         self._crew.send(x)
 
     def distances_from(self, x: Array) -> Array:
         """Return the distance of x from the point of each part."""
-        return np.array([np.inf if point is None else _distance(x, point) for point in self._points])
+        return np.array([np.inf if point is None else distance_between(x, point) for point in self._points])
 
     def staleness(self, x: Array) -> float:
         """Return the mean distance, over all rows that have margins, from where they were computed; NaN if none has."""
@@ -75,7 +75,7 @@ class DelegatedMargins:
         return float(np.average(distances[known], weights=rows[known])) if known.any() else np.nan
 
 
-def _distance(x: Array, point: Array) -> float:
+def distance_between(x: Array, point: Array) -> float:
     """Return |x - point|, rounded up; infinite where a number is not finite."""
     away = float(np.linalg.norm(x - point)) * (1.0 + (x.size + 8.0) * EPS)
     return away if away < np.inf else np.inf

@@ -11,7 +11,8 @@ Here is what it looks like; any dask array or DataFrame will do in place of the 
         result = ss.minimize(problem)  # or ss.path(problem), or fit(X, y) of an estimator
 
 The solver is `surestep.minimize`. All it does with rows is sums over them (`surestep.solvers._samples`); here every sum
-is one message to each worker and one back, and what is as long as the rows stays on the workers.
+is one message to each worker and one back, along a tree of them, and what is as long as the rows stays on the workers.
+`surestep.stochastic_gradient_descent` with ``bounds="delegated"`` has them draw rows, and send those that were drawn.
 """
 
 from surestep.distributed._clients import cluster as cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-import zlib
+import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,14 +13,11 @@ import numpy as np
 
 from surestep.distributed._clients import active_client
 from surestep.distributed._parts import (
-    Answer,
     Array,
     Order,
     Part,
-    answer,
     centred,
     column_sums,
-    end,
     itself,
     label_weights,
     labels_of,
@@ -28,6 +25,7 @@ from surestep.distributed._parts import (
     summary,
     total,
 )
+from surestep.distributed._tree import Answer, Branch, added, answer, branches, end, packed
 from surestep.problem import is_partitioned
 
 logger = logging.getLogger("surestep")
@@ -39,22 +37,26 @@ _PATIENCE = 55
 class Partitions:
     """Data in parts, a Dask future each: Dask computes those anew that were on a worker which dies.
 
-    An exchange is one message to each worker and one back, for all the parts it holds. Parts are spread evenly over the
-    workers, and stay where they are until a worker comes or goes.
+    An exchange is one message to each worker and one back, for all the parts it holds, along a tree (`_tree`). Parts
+    are spread evenly over the workers, and stay where they are until a worker comes or goes. Sums are added up in an
+    order given by the numbers of the parts and who holds them, never by who answers first.
 
     Attributes
     ----------
+    client : distributed.Client
+    futures : list of the parts that have any rows
     n_samples, n_features : int
     dtype : dtype of X
     is_sparse : bool, whether some of it is
     y_shape, y_kind : shape of y after its first dimension, and the kind of its dtype
     has_weights : bool
     exchanges, bytes_sent, bytes_received, seconds
-        How often, how much (without what Dask adds) and for how long, computing not counted, was communicated so far.
+        How often, how much (from and to here, without what Dask adds) and for how long, computing not counted, was
+        communicated so far.
     """
 
     def __init__(self, client: Any, futures: list[Any]) -> None:
-        self._client = client
+        self.client = client
         summaries = client.gather(client.map(summary, futures, pure=False))
         kept = [k for k, found in enumerate(summaries) if found.n_samples > 0]
         if not kept:
@@ -68,7 +70,7 @@ class Partitions:
                         f"partition {k} has {found} {what}, but partition {kept[0]} has {expected}; "
                         "all partitions must have the same"
                     )
-        self._futures = [futures[k] for k in kept]
+        self.futures = [futures[k] for k in kept]
         self.n_samples: int = sum(found.n_samples for found in summaries)
         self.n_features: int = first.n_features
         self.dtype = np.result_type(*(summaries[k].dtype for k in kept))
@@ -76,7 +78,8 @@ class Partitions:
         self.y_shape, self.y_kind, self.has_weights = first.y_shape, first.y_kind, first.has_weights
         self.exchanges, self.bytes_sent, self.bytes_received, self.seconds = 0, 0, 0, 0.0
         self._workers: frozenset[str] = frozenset()
-        self._placed: dict[str, list[int]] = {}  # empty where it has to be found out
+        self._placed: dict[str, list[int]] = {}
+        self._is_placed = False  # or it has to be found out
 
     @classmethod
     def of(cls, X: Any, y: Any, sample_weight: Any = None, client: Any = None) -> Partitions:
@@ -90,13 +93,17 @@ class Partitions:
             blocks.append([None] * len(rows))
         else:
             blocks.append(_aligned("sample_weight", sample_weight, X, len(rows)))
-        make = delayed(Part.of, pure=False)
-        return cls(client, client.compute([make(k, *block) for k, block in enumerate(zip(*blocks, strict=True))]))
+        make, name = (
+            delayed(Part.of, pure=False),
+            f"part-{uuid.uuid4().hex}",
+        )  # keys that begin alike are sent for little
+        parts = [make(k, *block, dask_key_name=f"{name}-{k}") for k, block in enumerate(zip(*blocks, strict=True))]
+        return cls(client, client.compute(parts))
 
     @property
     def n_parts(self) -> int:
         """Number of parts that have any rows."""
-        return len(self._futures)
+        return len(self.futures)
 
     def labels(self) -> list[tuple[Array, Array]]:
         """Return the different labels in each part, and the row of the first of each."""
@@ -110,13 +117,13 @@ class Partitions:
         """Return dense data with the mean row taken off every row, and the mean row."""
         sums = total(self.each(column_sums))
         offset = (sums[:-1] / sums[-1]).astype(self.dtype)
-        moved = [self._client.submit(centred, future, offset, pure=False) for future in self._futures]
-        return Partitions(self._client, moved), offset
+        moved = [self.client.submit(centred, future, offset, pure=False) for future in self.futures]
+        return Partitions(self.client, moved), offset
 
     def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return what a function says of each part."""
-        tasks = [self._client.submit(function, future, *arguments, pure=False) for future in self._futures]
-        return list(self._client.gather(tasks))
+        tasks = [self.client.submit(function, future, *arguments, pure=False) for future in self.futures]
+        return list(self.client.gather(tasks))
 
     # --- Exchanges
 
@@ -130,16 +137,15 @@ class Partitions:
         while waiting:
             groups = {name: [k for k in places if k in waiting] for name, places in self._placement().items()}
             groups = {name: places for name, places in groups.items() if places}
-            answers = self._asked(order, groups)
-            # Workers compute at the same time: the slowest is waited for.
-            computing += max((found.seconds for found in answers.values()), default=0.0)
-            for name, found in answers.items():
-                if not found.missing:
-                    values.append(found.value)
-                    waiting.difference_update(groups[name])
-            if len(answers) < len(groups):  # somebody went, or lost something: look who is there, and has what
-                self._placed = {}
-                n_failures = 0 if answers else n_failures + 1
+            found = self._asked(order, self._tree(groups))
+            computing += found.seconds
+            heard = groups.keys() - {*found.stale, *found.lost}
+            if heard:
+                values.append(found.value)
+                waiting.difference_update(*(groups[name] for name in heard))
+            if found.lost:  # somebody went, or lost something: look who is there, and has what
+                self._is_placed = False
+                n_failures = n_failures + 1 if len(found.lost) == len(groups) else 0
                 if n_failures > _PATIENCE:
                     raise RuntimeError(f"none of the workers {', '.join(groups)} answers; see the logs of the cluster")
                 time.sleep(0.01 * n_failures**2)  # it may take the scheduler a while to notice
@@ -148,32 +154,37 @@ class Partitions:
         self.seconds += max(time.perf_counter() - begin - computing, 0.0)
         return total(values)
 
-    def _asked(self, order: Order, groups: dict[str, list[int]]) -> dict[str, Answer]:
-        """Return the answers of the workers that are still there and have all that they are asked for.
+    def _tree(self, groups: dict[str, list[int]]) -> list[Branch]:
+        """Arrange workers by the first of the parts they are asked for."""
+        workers = sorted(groups, key=lambda name: groups[name][0])
+        return branches([(name, [self.futures[k].key for k in groups[name]]) for name in workers])
 
-        By messages and not by tasks, which take several times as long to come and go.
-        """
-        from distributed.protocol.pickle import dumps, loads
+    def _asked(self, order: Order, tree: list[Branch]) -> Answer:
+        """Return the sum of the answers of the workers that are still there and have all that they are asked for."""
+        from distributed.protocol.pickle import loads
 
-        message = zlib.compress(dumps(order), level=1)  # points have many zeros, and lists of columns long runs
-        keys = {name: [self._futures[k].key for k in places] for name, places in groups.items()}
-        self.bytes_sent += len(message) * len(groups)
-        found = self._client.run(answer, message, keys, workers=list(groups), on_error="return")
-        answers = {}
-        for name in groups:
-            value = found.get(name)
+        messages = packed(order), packed({branch.name: branch for branch in tree})
+        self.bytes_sent += sum(map(len, messages)) * len(tree)
+        found = self.client.run(answer, *messages, workers=[branch.name for branch in tree], on_error="return")
+        answers = []
+        for branch in tree:
+            value = found.get(branch.name)
             if isinstance(value, Exception) and not isinstance(value, OSError):  # that is a worker which went
                 raise value
             if isinstance(value, bytes):
                 self.bytes_received += len(value)
-                answers[name] = loads(value)
-        return answers
+                answers.append(loads(value))
+            else:
+                answers.append(Answer(None, (), tuple(branch.names()), 0.0))
+        return added(answers)
 
     def forget(self, fit: str) -> None:
         """End a fit on the workers; parts that go elsewhere do not take it along."""
-        keys = {name: [self._futures[k].key for k in places] for name, places in self._placed.items()}
         try:
-            self._client.run(end, fit, keys, workers=list(keys), on_error="ignore")
+            there = self.client.nthreads()
+            tree = self._tree({name: places for name, places in self._placed.items() if places and name in there})
+            message = packed({branch.name: branch for branch in tree})
+            self.client.run(end, fit, message, workers=[branch.name for branch in tree], on_error="ignore")
         except OSError as error:  # the cluster may be what failed; a fit ends with its parts at the latest
             logger.debug("a fit could not be ended on the workers: %s", error)
 
@@ -181,18 +192,18 @@ class Partitions:
 
     def look_around(self) -> None:
         """Place the parts anew if a worker came or went."""
-        if frozenset(self._client.nthreads()) != self._workers:
-            self._placed = {}
+        if frozenset(self.client.nthreads()) != self._workers:
+            self._is_placed = False
 
     def _placement(self) -> dict[str, list[int]]:
         """Return workers, and the numbers of the parts that they hold and are asked for."""
-        while not self._placed:
+        while not self._is_placed:
             self.each(number)  # Dask computes anew what was lost
-            self._workers = frozenset(self._client.nthreads())
-            holders = self._client.who_has(self._futures)
-            held = [self._workers & frozenset(holders.get(future.key, ())) for future in self._futures]
+            self._workers = frozenset(self.client.nthreads())
+            holders = self.client.who_has(self.futures)
+            held = [self._workers & frozenset(holders.get(future.key, ())) for future in self.futures]
             if all(held):  # else the scheduler is about to notice that somebody went
-                self._placed = self._spread(held)
+                self._placed, self._is_placed = self._spread(held), True
         return self._placed
 
     def _spread(self, held: list[frozenset[str]]) -> dict[str, list[int]]:
@@ -211,9 +222,10 @@ class Partitions:
         for k in rest:
             put(k, placed)
         for name, places in placed.items():
+            places.sort()
             for k in set(places) & set(rest):
-                self._futures[k] = self._client.submit(
-                    itself, self._futures[k], workers=[name], allow_other_workers=True, pure=False
+                self.futures[k] = self.client.submit(
+                    itself, self.futures[k], workers=[name], allow_other_workers=True, pure=False
                 )
         self.each(number)
         return placed

@@ -1,10 +1,8 @@
-"""What workers do: they hold parts of the rows, and answer for all they hold at once."""
+"""What workers have and do: parts of the rows, fits over them, and sums."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -112,6 +110,30 @@ class Part:
         assert self.design is not None
         return Problem.made_of(self.design, self.targets(spec.targets), spec.loss, weights, spec.fit_intercept)
 
+    # --- Fits
+
+    def take(self, order: Order) -> LocalSamples | None:
+        """Take a fit away, where the order finds it, so that nobody finds it half done; None if it is not known how."""
+        version, samples = self.fits.pop(order.fit, (-1, None))
+        if version == order.version:
+            return samples
+        if order.log is None:
+            return None
+        samples = LocalSamples(self.problem(order.spec))
+        _obey(samples, order.log)
+        return samples
+
+    def keep(self, fit: str, version: int, samples: LocalSamples) -> None:
+        """Keep a fit for the next order, unless it was ended meanwhile."""
+        self.fits[fit] = version, samples
+        if fit in self.ended:
+            self.fits.pop(fit, None)
+
+    def end(self, fit: str) -> None:
+        """Have a fit no more, nor what is just being done for it."""
+        self.ended.add(fit)
+        self.fits.pop(fit, None)
+
 
 def _unpacked(number: int, design: Design | None, y: Array, weights: Array | None) -> Part:
     """Return a part as it was on another worker; arrays arrive writable, for which kernels would be compiled anew."""
@@ -211,31 +233,28 @@ class Order(NamedTuple):
     log: tuple[Command, ...] | None = None
 
 
-class Answer(NamedTuple):
-    """The sum over the parts of a worker, or ``missing``: some are not where the fit is; and the seconds it took."""
+class Served(NamedTuple):
+    """The sum over some parts, or ``is_stale``: the fit is not where the order finds it; and the seconds it took."""
 
     value: Any
-    missing: bool
+    is_stale: bool
     seconds: float
 
 
-def serve(parts: Iterable[Part], order: Order) -> Answer:
+def serve(parts: list[Part], order: Order) -> Served:
     """Do what is asked with some parts, and add up."""
     begin = time.perf_counter()
     if not order.fit:
         ((name, arguments),) = order.commands
-        values = [_SUMS[name](part.problem(order.spec), *arguments) for part in parts]
-        return Answer(total(values), False, time.perf_counter() - begin)
-    parts = list(parts)
-    stale = [part for part in parts if part.fits.get(order.fit, (-1,))[0] != order.version]
-    if stale:
-        if order.log is None:
-            return Answer(None, True, time.perf_counter() - begin)
-        for part in stale:
-            samples = LocalSamples(part.problem(order.spec))
-            _obey(samples, order.log)
-            part.fits[order.fit] = order.version, samples
-    fits = [part.fits.pop(order.fit)[1] for part in parts]  # where something fails, nothing half done is left
+        value = total([_SUMS[name](part.problem(order.spec), *arguments) for part in parts])
+        return Served(value, False, time.perf_counter() - begin)
+    taken = [part.take(order) for part in parts]
+    fits = [samples for samples in taken if samples is not None]
+    if len(fits) < len(parts):
+        for part, samples in zip(parts, taken, strict=True):
+            if samples is not None:
+                part.keep(order.fit, order.version, samples)
+        return Served(None, True, time.perf_counter() - begin)
     for samples in fits:
         _obey(samples, order.commands[:-1])
     name, arguments = order.commands[-1]
@@ -244,37 +263,8 @@ def serve(parts: Iterable[Part], order: Order) -> Answer:
     else:
         value = total([getattr(samples, name)(*arguments) for samples in fits])
     for part, samples in zip(parts, fits, strict=True):
-        if order.fit not in part.ended:  # by somebody who did not wait for this
-            part.fits[order.fit] = order.version + 1, samples
-    return Answer(value, False, time.perf_counter() - begin)
-
-
-async def answer(message: bytes, keys: dict[str, list[str]], dask_worker: Any) -> bytes | None:
-    """Answer an order, on the worker, where its tasks run too; None if it does not hold what it is asked for.
-
-    Orders and answers go as bytes, which are counted.
-    """
-    parts = [dask_worker.data.get(key) for key in keys[dask_worker.address]]
-    if any(part is None for part in parts):
-        return None
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(dask_worker.executors["default"], _answered, parts, message)
-
-
-def _answered(parts: list[Part], message: bytes) -> bytes:
-    from distributed.protocol.pickle import dumps, loads
-
-    found: bytes = dumps(serve(parts, loads(zlib.decompress(message))))
-    return found
-
-
-def end(fit: str, keys: dict[str, list[str]], dask_worker: Any) -> None:
-    """End a fit, on the worker."""
-    for key in keys[dask_worker.address]:
-        part = dask_worker.data.get(key)
-        if part is not None:
-            part.ended.add(fit)
-            part.fits.pop(fit, None)
+        part.keep(order.fit, order.version + 1, samples)
+    return Served(value, False, time.perf_counter() - begin)
 
 
 def total(values: Iterable[Any]) -> Any:

@@ -98,8 +98,9 @@ class PartitionedProblem(Problem):
 
     def _needs_rows(self, *_: object) -> NoReturn:
         raise TypeError(
-            "the rows of this problem are in partitions on a cluster, where minimize and path solve it; coordinate "
-            "descent, stochastic gradient descent, and what else needs every row, need a Problem of local data"
+            "the rows of this problem are in partitions on a cluster, where minimize and path solve it, and stochastic "
+            "gradient descent with bounds='delegated', sampling='safe' and variance_reduction=False; coordinate "
+            "descent, and what else needs every row here, need a Problem of local data"
         )
 
     design = y = weights = columns = property(_needs_rows)
@@ -108,6 +109,7 @@ class PartitionedProblem(Problem):
     # --- What is a sum over rows
 
     def _sum(self, name: str, *arguments: Any) -> Any:
+        self.partitions.look_around()  # to speak to a worker that went takes Dask long to give up
         return self.partitions.exchange(Order(self.spec, ((name, arguments),)))
 
     @property

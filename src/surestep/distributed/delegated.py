@@ -19,6 +19,12 @@ from numpy.typing import NDArray
 
 from surestep.bounds.margins import margins
 from surestep.design import Dense, Sparse, lines_between, n_lines
+from surestep.distributed._clients import leave_the_threads
+from surestep.distributed._dealer import Dealer
+from surestep.distributed._problem import PartitionedProblem
+from surestep.problem import Problem
+from surestep.solvers._sgd_blocks import StochasticGradientDescent
+from surestep.solvers._sgd_dealt import DealtDescent
 
 Array = NDArray[np.float64]
 
@@ -149,6 +155,15 @@ class Couriers:
             return None if self._closed else self._x
 
 
+def delegated(problem: Problem, client: Any) -> tuple[type[StochasticGradientDescent], Any]:
+    """Return the solver for a problem with rows here, or in partitions on a cluster, and who does it for the bounds."""
+    if not isinstance(problem, PartitionedProblem):
+        return StochasticGradientDescent, make_crew(problem.design.rows, problem.fit_intercept, client)
+    if client not in (None, problem.partitions.client):
+        raise ValueError("the rows of this problem are on a cluster already: client must be the one it was made with")
+    return DealtDescent, Dealer(problem)
+
+
 def make_crew(rows: Dense | Sparse, has_intercept: bool, client: Any) -> Couriers:
     """Split the rows among the workers of a Dask client, of the active one, or leave all to one thread of this process.
 
@@ -159,6 +174,7 @@ def make_crew(rows: Dense | Sparse, has_intercept: bool, client: Any) -> Courier
         return Couriers([slice(0, n)], [Here(rows, has_intercept)])
     if not (hasattr(client, "scatter") and hasattr(client, "submit")) or client.asynchronous:
         raise ValueError(f"client must be a dask.distributed.Client that is not asynchronous, got {client!r}")
+    leave_the_threads()
     edges = np.linspace(0, n, min(max(sum(client.nthreads().values()), 1), n) + 1).astype(int)
     parts = [slice(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
     lines = [lines_between(rows, part.start, part.stop) for part in parts]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep.bounds.choose import lengths
-from surestep.bounds.delegated import Crew, DelegatedMargins
+from surestep.bounds.delegated import DelegatedMargins
 from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, margins, mean_gradient, row_norms, safe_shares
 from surestep.problem import Gap, Problem
 from surestep.regularizers import Separable
@@ -101,23 +101,18 @@ class StochasticGradientDescent:
         batch_size: int = 1,
         average: str | None = None,
         radius: float | None = None,
-        crew: Crew | None = None,
+        crew: Any = None,
     ) -> None:
         self.problem, self.sampling, self.anchored, self.average = problem, sampling, variance_reduction, average
         self.check_bounds = False
         self.rng = np.random.default_rng(random_state)
-        n, d = problem.n_samples, problem.n_coordinates
-        self.rows = problem.design.rows
-        self.norms = row_norms(self.rows, problem.fit_intercept)
-        self.scale = problem.weights * self.norms
-        self.active = self.scale > 0.0
-        self.curvature = losses.smoothness(problem.loss) * self.scale * self.norms
-        self.fixed = self._fixed_shares()
-        self.smoothness = float(np.max(self.curvature[self.active] / self.fixed[self.active], initial=0.0))
+        d = problem.n_coordinates
+        self.delegated: DelegatedMargins | None = None
         separable = isinstance(problem.penalty, Separable)
         l2, counts = np.unique(problem.penalty.l2[: problem.n_features] if separable else [0.0], return_counts=True)
         self.l2, self.has_one_l2, self.strong_convexity = float(l2[np.argmax(counts)]), l2.size == 1, float(l2[0])
         self.penalty: Any = Packed() if separable else problem.penalty
+        samples = self._take_rows(crew)
         self.radius = radius
         if radius is not None:
             self._check_ball()
@@ -130,19 +125,11 @@ class StochasticGradientDescent:
         if separable:
             for column, part in zip((PENALTY_L1, PENALTY_L2, LOWER, UPPER), problem.penalty, strict=True):
                 coordinates[:, column] = part
-        samples = np.zeros((n, 8))
         totals = np.zeros(N_TOTALS)
-        totals[LONGEST] = float(np.max(lengths(self.rows)))
-        totals[AFFINE] = float(self._is_affine())
-        samples[:, TARGET] = problem.y
-        samples[:, NORM] = row_norms(self.rows, False) if totals[AFFINE] > 0.0 else self.norms
-        drawn = np.zeros(batch_size, np.int64)
-        self.state = State(samples, coordinates, np.zeros(d if average else 0), totals, drawn, np.zeros(batch_size))
-        self.z = np.zeros(n)  # margins at the reference
-        self.delegated = DelegatedMargins(crew, n) if crew is not None else None
-        if self.delegated is not None:
-            self.z = self.delegated.z  # at a point of its own for each part
-        self.lower, self.upper = np.zeros(n), np.full(n, np.inf)
+        totals[LONGEST], totals[AFFINE] = self.longest, float(self._is_affine())
+        average_, drawn = np.zeros(d if average else 0), np.zeros(batch_size, np.int64)
+        dealt, coefficients = np.zeros(0, np.int64), np.zeros(batch_size)
+        self.state = State(samples, coordinates, average_, totals, drawn, coefficients, dealt)
         self.powers = make_powers(self.first_step, self.l2, self.has_one_l2, 1)
         self.n_steps = 0
         self._length = 0  # of the present block
@@ -155,6 +142,28 @@ class StochasticGradientDescent:
         self._value_ratio = 1.0
         self._drawn_by = np.zeros(0)  # what the alias table is for
         self._sum, self._weight, self._tail = np.zeros(d), 0.0, 0  # for averages: up to the present block
+
+    def _take_rows(self, crew: Any) -> Array:
+        """Look at the rows: the sampling that needs no gradients, and its smoothness; return the table of samples."""
+        problem = self.problem
+        self.rows = problem.design.rows
+        self.norms = row_norms(self.rows, problem.fit_intercept)
+        self.scale = problem.weights * self.norms
+        self.active = self.scale > 0.0
+        self.curvature = losses.smoothness(problem.loss) * self.scale * self.norms
+        self.fixed = self._fixed_shares()
+        self.smoothness = float(np.max(self.curvature[self.active] / self.fixed[self.active], initial=0.0))
+        self.longest = float(np.max(lengths(self.rows)))
+        n = problem.n_samples
+        self.lower, self.upper = np.zeros(n), np.full(n, np.inf)
+        self.z = np.zeros(n)  # margins at the reference
+        if crew is not None:
+            self.delegated = DelegatedMargins(crew, n)
+            self.z = self.delegated.z  # at a point of its own for each part
+        samples = np.zeros((n, 8))
+        samples[:, TARGET] = problem.y
+        samples[:, NORM] = row_norms(self.rows, False) if self._is_affine() else self.norms
+        return samples
 
     # --- What the loop asks for
 

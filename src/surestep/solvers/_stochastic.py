@@ -62,6 +62,7 @@ class State(NamedTuple):
     totals: Array
     drawn: NDArray[np.int64]  # rows of a step
     coefficients: Array  # and what they are multiplied by
+    dealt: NDArray[np.int64]  # rows of all steps of the block, where they were drawn elsewhere; else empty
 
 
 @lean
@@ -149,7 +150,7 @@ def descend(
 ) -> int:
     """Do a number of steps; return 0, `OVER` if x left the distance for which the sampling is safe, or `CLOSED`."""
     samples, table, totals = state.samples, state.coordinates, state.totals
-    average, drawn, coefficients = state.average, state.drawn, state.coefficients
+    average, drawn, coefficients, dealt = state.average, state.drawn, state.coefficients, state.dealt
     n, last = samples.shape[0], table.shape[0] - 1
     quick, power = is_quick(penalty, powers) and average.size == 0, powers.table
     tracked, is_affine, ridge = totals[BUDGET] < np.inf, totals[AFFINE] > 0.0, totals[RIDGE]
@@ -168,10 +169,13 @@ def descend(
         n_drawn = 0 if totals[EMPTY] > 0.0 else drawn.size
         away = pulled = path = 0.0  # of `follow`
         for k in range(n_drawn):
-            place = rng.random() * n
-            i = min(int(place), n - 1)
-            if place - i >= samples[i, KEEP]:
-                i = int(samples[i, OTHER])
+            if dealt.size > 0:
+                i = int(dealt[time * drawn.size + k])
+            else:
+                place = rng.random() * n
+                i = min(int(place), n - 1)
+                if place - i >= samples[i, KEEP]:
+                    i = int(samples[i, OTHER])
             z = inner = pull = 0.0
             for e in range(n_entries(rows, i)):
                 j, value = entry(rows, i, e)

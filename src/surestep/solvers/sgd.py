@@ -58,7 +58,8 @@ def stochastic_gradient_descent(
     Parameters
     ----------
     problem : Problem
-        Bounds of its regularizer (`Box`, `NonNegative`) are kept to by every iterate.
+        Bounds of its regularizer (`Box`, `NonNegative`) are kept to by every iterate. One in row partitions needs
+        ``bounds="delegated"``.
     sampling : {"safe", "optimal", "importance", "uniform"}
         How rows are drawn. "uniform": p = 1/N. "importance": p_i ~ s_i ||a_i||, the best where nothing is known of
         the gradients, or with variance reduction p_i ~ s_i ||a_i||^2, by smoothness. "optimal": by the true gradient
@@ -103,7 +104,8 @@ def stochastic_gradient_descent(
         ``trace`` has the columns epoch, steps, seconds, objective, gap, nonzeros, stepsize, value_ratio (worst case
         under the present sampling relative to that under "importance") and still (rows certified to have nothing to
         tell); where bounds are delegated, also staleness (mean distance of x from where margins are known) and arrived
-        (how many times margins of a part of the rows have come in).
+        (how many times margins of a part of the rows have come in), and over row partitions bytes_received (rows) and
+        communication (seconds in which the steps waited for rows).
 
     Notes
     -----
@@ -126,6 +128,11 @@ def stochastic_gradient_descent(
     bounds hold within that distance and the one that is still allowed: stale margins make them wider, not wrong, and
     rows that nobody has reported on are drawn as if nothing were known of them. A worker that dies is replaced; the run
     goes on meanwhile. The draws depend on what has arrived when, so such runs are not repeatable by their seed.
+
+    Over row partitions workers draw, too, each from the safe sampling of its rows, and which partition is next is drawn
+    from the safe sampling of all partitions: the same promise for three numbers a partition. Rows come some thousands
+    at a time, the next while the present ones are worked on, and nothing as long as the rows is kept here; see
+    docs/distributed.md. Such runs are repeatable.
 
     Examples
     --------
@@ -159,12 +166,13 @@ def stochastic_gradient_descent(
         raise ValueError("client is for bounds='delegated'; otherwise nothing is computed on its workers")
     begin_time = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        crew = None
+        kind, crew = StochasticGradientDescent, None
         if bounds == "delegated":
-            from surestep.distributed.delegated import make_crew
+            from surestep.distributed.delegated import delegated
 
-            crew = stack.enter_context(make_crew(problem.design.rows, problem.fit_intercept, client))
-        method = StochasticGradientDescent(
+            kind, crew = delegated(problem, client)
+            stack.enter_context(crew)
+        method = kind(
             problem,
             sampling,
             variance_reduction,
