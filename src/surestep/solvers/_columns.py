@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from surestep._jit import jit
 from surestep.design import Lines, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Orthant
+from surestep.solvers._gram import Gram, Products, lowest_within, orthant_of
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
@@ -26,6 +26,9 @@ Integers = NDArray[np.int64]
 
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
 _SWEEPS, _ITERATIONS = 20, 25
+
+# So many coordinates are solved for directly.
+_MOST_DIRECT = 1000
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
@@ -130,25 +133,36 @@ def descend_by_columns(
 def _jump(
     columns: Lines, reg: Separable, members: Integers, weights: Array, curvature: Array, x: Array, rho: Array
 ) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, as if signs were given; as `_gram.jump`."""
-    free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
-    chosen, at, l2 = members[free], x[free], reg.l2[free]
-    orthant = Orthant.of(reg, x, free)
-    c, image = np.empty(free.size), np.empty(free.size)
-    dots(columns, chosen, rho, c)
-    c += l2 * at + reg.l1[free] * np.sign(at)
-    move = np.empty(rho.size)
+    """Go towards the minimiser over the coordinates that are not zero, as if signs were given."""
+    orthant = orthant_of(reg, x)
+    chosen = members[orthant.places]
+    g, image, move = np.empty(chosen.size), np.empty(chosen.size), np.empty(rho.size)
+    dots(columns, chosen, rho, g)
 
     def times(v: Array) -> Array:
         move[:] = 0.0
         combine(columns, chosen, v, move)
         dots(columns, chosen, weights * move, image)
-        return image + l2 * v
+        return image + orthant.l2 * v
 
-    step = conjugate_gradients(times, -c, 1.0 / curvature[free], 1e-3, _ITERATIONS)
-    for t in (1.0, orthant.room(at, step)):
-        change = orthant.clipped(at + t * step) - at
+    if chosen.size <= _MOST_DIRECT:
+        gram = Gram(Products(columns, rho.size, weights))
+        gram.extend(chosen)
+        after = lowest_within(orthant, gram.matrix, g)
+        if after is not None:
+            move[:] = 0.0
+            combine(columns, chosen, after - orthant.x, move)
+            x[orthant.places] = after
+            rho += weights * move
+        return
+    c = g + orthant.slope
+    step = conjugate_gradients(times, -c, 1.0 / curvature[orthant.places], 1e-3, _ITERATIONS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x) / step
+    for t in (1.0, min(1.0, np.nanmin(rooms, initial=1.0))):
+        after = np.clip(orthant.x + t * step, orthant.low, orthant.high)
+        change = after - orthant.x
         if change @ (c + 0.5 * times(change)) < 0.0:
-            x[free] = orthant.clipped(at + t * step)
+            x[orthant.places] = after
             rho += weights * move
             return

@@ -49,7 +49,7 @@ _SWEEPS = 300
 _PATIENCE = 5
 
 # Direct solves in a round, at most; and updates before the first.
-_JUMPS, _FEWEST_UPDATES = 200, 500
+_JUMPS, _FEWEST_UPDATES = 200, 50
 
 
 def minimize(
@@ -144,6 +144,7 @@ class _Rounds:
         kinks = np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper))
         self._newton = None if kinks else Newton(problem, samples)
         self._look()
+        self._best = self._gap.objective, self._error
 
     def evaluate(self) -> tuple[Gap, float]:
         """Return what the last look found."""
@@ -160,15 +161,18 @@ class _Rounds:
 
     def advance(self, n_epochs: float) -> Status | None:
         """Do a round."""
-        n_members, objective, error = self._members.size, self._gap.objective, self._error
+        n_members = self._members.size
         if self._newton is not None:
             self._step_everywhere(self._newton)
         else:
             self._choose()
             self._solve()
         self._look()
+        # Against the best so far: where rounding is all that moves, either falls every now and then.
+        objective, error = self._best
         falls = self._gap.objective < objective - 4.0 * EPS * abs(objective) or self._error < 0.5 * error
         self._n_idle = 0 if falls or self._members.size > n_members else self._n_idle + 1
+        self._best = min(objective, self._gap.objective), min(error, self._error)
         if self._violation == 0.0:
             return Status.OPTIMAL
         return Status.PRECISION if self._n_idle == _PATIENCE else None
@@ -249,6 +253,7 @@ class _Rounds:
         wanted = _SHARE * self._target / self._gap.gap if 0.0 < self._gap.gap < np.inf else 0.0
         accuracy = _ROUGH if 10 * self._n_new > members.size else _ACCURATE
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
+        enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
         if self._curved:
             self._solve_by_models(reg, x, enough)
