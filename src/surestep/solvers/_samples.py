@@ -199,7 +199,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         return x, n_steps
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
-        if self._over_samples is None:
+        if self._over_samples is None or not self._over_samples.serves(l2):
             self._over_samples = OverSamples(self._problem, l2)
         return self._over_samples.step(self._weights, c)
 

@@ -55,10 +55,15 @@ class Newton:
     """Newton steps of one problem; what does not change from step to step is computed once."""
 
     def __init__(self, problem: Problem, samples: Samples) -> None:
-        self._problem, self._samples = problem, samples
-        n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
+        self._samples = samples
         self.n_products = 0
         self._gram: Gram | None = None
+        self.take_up(problem)
+
+    def take_up(self, problem: Problem) -> None:
+        """Go on with a problem that differs in its regularizer."""
+        self._problem, samples = problem, self._samples
+        n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
             self.way = "features"
@@ -121,6 +126,10 @@ class OverSamples:
             gram = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2))
             gram.extend(np.arange(n))
             self._matrix = gram.matrix
+
+    def serves(self, l2: Array) -> bool:
+        """Whether it is that of this penalty."""
+        return np.array_equal(self._l2, l2[: self._l2.size])
 
     def step(self, weights: Array, c: Array) -> Array:
         """Return the step at a point with these d_i, and this gradient of f."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +18,7 @@ from surestep.problem import FENCHEL, Gap, Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
 from surestep.solvers._gram import Gram, descend_on_gram, jump
-from surestep.solvers._look import certify, gains_of, penalty_terms, scale_of, uncertified
+from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, scale_of, uncertified
 from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._samples import Samples, samples_of
 from surestep.solvers._smooth import Newton
@@ -104,17 +105,50 @@ def minimize(
     >>> result.status.name, np.flatnonzero(result.coef)
     ('CONVERGED', array([0, 1]))
     """
-    begin = time.perf_counter()
-    check_run(problem, max_rounds, tol, 1)
-    if not isinstance(problem.penalty, Separable):
-        raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
-    if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
-        raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
-    target = target_of(problem, tol)
-    with samples_of(problem, None if n_jobs == -1 else n_jobs) as samples:
-        rounds = _Rounds(problem, starting_point(problem, warm_start), target, samples)
+    with Minimizer(n_jobs) as minimizer:
+        return minimizer(problem, tol=tol, max_rounds=max_rounds, callbacks=callbacks, warm_start=warm_start)
+
+
+class Minimizer(AbstractContextManager["Minimizer"]):
+    """`minimize` for one problem after another that differ in their regularizers only, each from where the last ended.
+
+    The fit, the working set with its Gram matrix, and what is known of gradient entries are kept from one to the next.
+    """
+
+    def __init__(self, n_jobs: int = 1) -> None:
+        if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
+            raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
+        self._n_threads = None if n_jobs == -1 else n_jobs
+        self._resources = ExitStack()
+        self._rounds: _Rounds | None = None
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        tol: float,
+        max_rounds: int,
+        callbacks: Iterable[Callback],
+        warm_start: Result | ArrayLike | None = None,
+    ) -> Result:
+        """Minimise; ``warm_start`` is where to start if nothing was minimised before."""
+        begin = time.perf_counter()
+        check_run(problem, max_rounds, tol, 1)
+        if not isinstance(problem.penalty, Separable):
+            raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
+        target = target_of(problem, tol)
+        if self._rounds is not None and self._rounds.smooth == _is_smooth(problem.penalty):
+            self._rounds.take_up(problem, target)
+        else:
+            start = starting_point(problem, warm_start if self._rounds is None else self._rounds.x)
+            self._resources.close()
+            samples = self._resources.enter_context(samples_of(problem, self._n_threads))
+            self._rounds = _Rounds(problem, start, target, samples)
         return run(
-            rounds,
+            self._rounds,
             problem,
             max_epochs=max_rounds,
             target=target,
@@ -128,23 +162,39 @@ class _Rounds:
     """Where the solver stands, and a round of it."""
 
     def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
-        n, reg = problem.n_coordinates, problem.penalty
-        self._problem, self._target, self._samples = problem, target, samples
+        n = problem.n_coordinates
+        self._samples = samples
         self.x, self._everything = x, np.arange(n)
         samples.restart(x)
-        self._gradient, self._until, self._travelled = np.zeros(n), np.full(n, -np.inf), 0.0
+        # Of every coordinate: the gradient entry when it was last seen, where the path of r was then (less what rounding
+        # may hide), and up to where it is certified to stay.
+        self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
+        self._travelled = 0.0
         self._lengths = samples.lengths()
+        self._longest = int(np.max(self._lengths))
+        self._n_entries = int(np.sum(self._lengths[: problem.n_features]))  # stored entries of X
         self._is_member = np.zeros(n, bool)
-        self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._curved = not isinstance(problem.loss, losses.Squared)
         self._members = np.empty(0, np.int64)
         # A Gram matrix for every model of a loss that bends costs more than it brings (measured), where columns can be
         # read one by one.
         self._gram = None if self._curved and samples.whole else Gram(samples)
-        kinks = np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper))
-        self._newton = None if kinks else Newton(problem, samples)
+        self.smooth = _is_smooth(problem.penalty)
+        self._newton = Newton(problem, samples) if self.smooth else None
+        self._begin(problem, target)
+
+    def _begin(self, problem: Problem, target: float) -> None:
+        self._problem, self._target = problem, target
+        self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._look()
         self._best = self._gap.objective, self._error
+
+    def take_up(self, problem: Problem, target: float) -> None:
+        """Go on with another regularizer, with kinks if the last had any."""
+        if self._newton is not None:
+            self._newton.take_up(problem)
+        recertify(problem.penalty, problem.norms, self.x, self._gradient, self._seen, self._until)
+        self._begin(problem, target)
 
     def evaluate(self) -> tuple[Gap, float]:
         """Return what the last look found."""
@@ -180,11 +230,6 @@ class _Rounds:
     # --- Where we stand
 
     @property
-    def _n_entries(self) -> int:
-        """Stored entries of X."""
-        return int(np.sum(self._lengths[: self._problem.n_features]))
-
-    @property
     def _error(self) -> float:
         """What has to become small."""
         return self._gap.gap if self._gap.gap < np.inf else self._violation
@@ -201,15 +246,13 @@ class _Rounds:
         moved = float(np.abs(x[support]) @ problem.norms[support])
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
-        longest = int(np.max(self._lengths))
-        rounding = 4.0 * EPS * ((longest + 8) * size + smoothness * (support.size + 8) * moved)
+        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         listed = uncertified(x, self._is_member, self._until, self._travelled)
         self._gradient[listed] = samples.gradient(listed)
         self._n_read += int(np.sum(self._lengths[listed]))
-        self._moving = certify(
-            penalty, problem.norms, x, self._gradient, self._travelled, 2.0 * rounding, listed, self._until
-        )
+        self._seen[listed] = self._travelled - 2.0 * rounding
+        self._moving = certify(penalty, problem.norms, x, self._gradient, self._seen, listed, self._until)
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
         self._gains = np.empty(self._moving.size)
@@ -347,6 +390,11 @@ class _Rounds:
             else:
                 low, at_low = t, at
         return low
+
+
+def _is_smooth(reg: Separable) -> bool:
+    """Whether there is neither an L1 part nor a bound."""
+    return not (np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper)))
 
 
 @jit
