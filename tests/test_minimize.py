@@ -128,7 +128,7 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes):
     weights = rng.random(17)
     gram = Gram(Products(problem.columns, 17, weights))
     for begin, size in zip(itertools.accumulate([0, *sizes]), sizes, strict=False):
-        gram.extend(members[begin : begin + size])
+        gram.extend(members[: begin + size])
         chosen = A[:, members[: begin + size]]
         np.testing.assert_allclose(gram.matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
     weights[:] = rng.random(17)
@@ -235,8 +235,10 @@ def test_a_gram_matrix_pays_for_few_columns_only():
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((2000, 6000), density=0.002, format="csc", rng=rng)
     columns = ss.Problem(X, np.ones(2000)).columns
-    assert _gram.pays(columns, 2000, np.arange(50))
-    assert not _gram.pays(columns, 2000, np.arange(6000))
+    assert _gram.pays(columns, 2000, np.arange(50), growing=True)
+    assert _gram.pays(columns, 2000, np.arange(1600), growing=False)
+    assert not _gram.pays(columns, 2000, np.arange(1600), growing=True)
+    assert not _gram.pays(columns, 2000, np.arange(6000), growing=False)
 
 
 # Smooth problems

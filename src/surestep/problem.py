@@ -383,7 +383,7 @@ class Problem:
     @cached_property
     def _uncertified(self) -> Array:
         """Features that leave no dual point if their gradient has some sign; that of an empty column is always 0."""
-        return _without_dual_point(self.penalty, self.norms[: self.n_features])
+        return np.asarray(_without_dual_point(self.penalty, self.norms[: self.n_features]))
 
 
 def is_partitioned(X: Any) -> bool:

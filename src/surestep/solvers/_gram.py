@@ -31,6 +31,9 @@ _RIDGE = 1e-10
 # Samples that a product of dense columns takes at a time, at least; entries of all columns that it aims at.
 _FEWEST_SAMPLES, CACHED = 256, 2**18
 
+# A line of G with so many entries and its gradient stay in the first-level cache.
+_LINE = 1500
+
 # Entries of rows that stay in the second-level cache.
 _CACHE = np.uint64(30_000)
 
@@ -174,14 +177,16 @@ class Gram:
         """G, a view."""
         return self._store[: self._n, : self._n]
 
-    def extend(self, new: Integers, later: bool = False) -> None:
-        """Let more coordinates be members of W; ``later``: their lines are left to `renew`."""
-        first, self._n = self._n, self._n + new.size
+    def extend(self, members: Integers, later: bool = False) -> None:
+        """Let W grow to these members, the old ones first; ``later``: the lines of the new are left to `renew`."""
+        first, self._n = self._n, members.size
+        if first == self._n:
+            return
         if self._n > self._store.shape[0]:
             store = np.zeros((2 * self._n, 2 * self._n))
             store[:first, :first] = self._store[:first, :first]
             self._store = store
-        self._source.join(new)
+        self._source.join(members[first:])
         if later:
             return
         matrix = self.matrix
@@ -253,12 +258,15 @@ class Products:
         return lines
 
 
-def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
+def pays(columns: Lines, n_samples: int, members: Integers, growing: bool) -> bool:
     """Whether W is better worked on by its Gram matrix than by its columns.
 
     Counted in nanoseconds (measured): the products of entries, and ten updates of all gradient entries for each
-    member; against reading the columns 350 times, in calls that take some time even if there is nothing to do.
+    member; against reading the columns 350 times, in calls that take some time even if there is nothing to do. While W
+    is ``growing`` it is solved roughly, which takes a tenth of that; most products would be of no use if in the end W
+    is too large.
     """
+    n_reads = 35 if growing else 350
     inner = columns.lines if isinstance(columns, WithIntercept) else columns
     n = members.size
     if isinstance(inner, Dense):
@@ -267,9 +275,10 @@ def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
         counts = np.zeros(n_samples + 1, np.uint64)
         _count(columns, members, counts)
         per_row = counts.astype(float)
-        products, n_entries, per_product, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.5, 1.0
-    per_update = 0.4 * n if n < 1500 else 0.9 * n  # within the cache, or not
-    return bool(per_product * products + 10 * n * per_update < 350 * per_entry * n_entries + 5e6)
+        products, n_entries, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.0
+        per_product = 1.5 if n < _LINE else 4.0
+    per_update = 0.4 * n if n < _LINE else 0.9 * n
+    return bool(per_product * products + 10 * n * per_update < n_reads * per_entry * n_entries + 5e6)
 
 
 @jit

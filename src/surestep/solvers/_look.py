@@ -43,9 +43,7 @@ def uncertified(x: Array, member: NDArray[np.bool_], until: Array, travelled: fl
 
 
 @jit
-def certify(
-    reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, listed: Integers, until: Array
-) -> Integers:
+def certify(reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, listed: Integers, until: Array) -> Integers:
     """Find out until when the listed coordinates stay, given their gradient; list those not zero or not optimal.
 
     ``seen`` is where r was when the gradient was taken, less what rounding may hide.

@@ -85,7 +85,7 @@ class Samples(Source, Protocol):
     def curved(self, v: Array) -> Array:
         """A^T diag(d) A v."""
 
-    def pays(self, members: Integers) -> bool:
+    def pays(self, members: Integers, growing: bool) -> bool:
         """Whether a Gram matrix pays for these; see `_gram.pays`."""
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
@@ -190,8 +190,8 @@ class LocalSamples(AbstractContextManager[Samples]):
         transposed_product(self._columns, self._weights * z, image)
         return image
 
-    def pays(self, members: Integers) -> bool:
-        return pays(self._columns, self._z.size, members)
+    def pays(self, members: Integers, growing: bool) -> bool:
+        return pays(self._columns, self._z.size, members, growing)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         x, rho = x.copy(), self._model_r.copy()

@@ -166,8 +166,8 @@ class _Rounds:
         self._samples = samples
         self.x, self._everything = x, np.arange(n)
         samples.restart(x)
-        # Of every coordinate: the gradient entry when it was last seen, where the path of r was then (less what rounding
-        # may hide), and up to where it is certified to stay.
+        # Of every coordinate: the gradient entry when last seen, where the path of r was then (less what rounding may
+        # hide), and up to where it is certified to stay.
         self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
         self._travelled = 0.0
         self._lengths = samples.lengths()
@@ -179,6 +179,7 @@ class _Rounds:
         # A Gram matrix for every model of a loss that bends costs more than it brings (measured), where columns can be
         # read one by one.
         self._gram = None if self._curved and samples.whole else Gram(samples)
+        self._by_gram, self._growing = self._gram is not None, False
         self.smooth = _is_smooth(problem.penalty)
         self._newton = Newton(problem, samples) if self.smooth else None
         self._begin(problem, target)
@@ -204,7 +205,7 @@ class _Rounds:
         """Return the size of the working set, how it is worked on, and what has been read."""
         return {
             "working_set": float(self._members.size),
-            "gram": float(self._gram is not None),
+            "gram": float(self._by_gram),
             "passes": self._n_read / max(self._n_entries, 1),
             **self._samples.columns(),
         }
@@ -275,18 +276,17 @@ class _Rounds:
         new, gains = self._moving[outside], self._gains[outside]
         gains[self.x[new] != 0.0] = np.inf
         most = max(_FEWEST, int(np.count_nonzero(self.x)), int(np.count_nonzero(gains == np.inf)))
-        if new.size > most:
+        growing = new.size > most
+        if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
         self._n_new = new.size
-        if new.size == 0:
-            return
         self._is_member[new] = True
         self._members = np.concatenate([self._members, new])
-        if self._gram is not None:
-            if self._samples.pays(self._members):
-                self._gram.extend(new, later=self._curved)
-            else:
-                self._gram = None
+        if new.size > 0 or growing != self._growing:
+            self._by_gram = self._gram is not None and self._samples.pays(self._members, growing)
+        self._growing = growing
+        if self._gram is not None and self._by_gram:
+            self._gram.extend(self._members, later=self._curved)
 
     def _solve(self) -> None:
         """Solve on the working set."""
@@ -317,7 +317,7 @@ class _Rounds:
             largest = float(np.max(gains))
             if largest <= enough:
                 return
-            if samples.bend(_LEAST_CURVATURE) and self._gram is not None:
+            if samples.bend(_LEAST_CURVATURE) and self._gram is not None and self._by_gram:
                 self._gram.renew()
             after = self._solve_model(reg, x, g, max(_MODEL_ACCURACY**2 * largest, 0.1 * enough))
             samples.aim(members, after - x)
@@ -329,7 +329,7 @@ class _Rounds:
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
-        if self._gram is None:
+        if self._gram is None or not self._by_gram:
             after, n_steps = self._samples.descend(reg, self._members, x, enough, _SWEEPS)
             self.n_steps += n_steps
             return after
