@@ -21,7 +21,7 @@ from surestep._jit import jit
 from surestep.bounds.choose import lengths
 from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Products, lowest_within, orthant_of
+from surestep.solvers._gram import Gram, Orthant, Products, block_of, lowest_within, orthant_of
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
@@ -30,8 +30,8 @@ Integers = NDArray[np.int64]
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
 _SWEEPS, _ITERATIONS = 15, 10
 
-# So many coordinates are solved for directly.
-_MOST_DIRECT = 1000
+# So many coordinates are solved for directly, when sweeps have taken as long: nanoseconds for the cube of their number.
+_MOST_DIRECT, _PER_CUBE = 2000, 0.02
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
@@ -137,10 +137,12 @@ def descend_by_columns(
     roots = np.sqrt(weights)
     columns = scaled(columns, members, roots)
     rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
+    support, sizes, spent = _Support(columns, rho.size), lengths(columns), 0.0
     places, n_steps, inner = np.arange(n), 0, enough
     for sweep in range(1, max_sweeps + 1):
         n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
         n_steps += places.size
+        spent += 2.0 * support.per_entry * float(np.sum(sizes[places]))
         if places.size == n:
             if largest <= enough:
                 break
@@ -148,17 +150,52 @@ def descend_by_columns(
         elif largest <= inner:
             places = np.arange(n)
         if sweep % _SWEEPS == 0:
-            _jump(columns, reg, curvature, x, rho)
+            orthant = orthant_of(reg, x)
+            if orthant.x.size > _MOST_DIRECT:
+                _go_towards(columns, orthant, curvature, x, rho)
+            elif spent > _PER_CUBE * orthant.x.size**3:
+                _jump(columns, orthant, support, x, rho)
+                spent = 0.0
     np.multiply(roots, rho, out=residual)
     return n_steps
 
 
-def _jump(columns: Dense | Sparse, reg: Separable, curvature: Array, x: Array, rho: Array) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, as if signs were given."""
-    orthant = orthant_of(reg, x)
+class _Support:
+    """The Gram matrix of the columns that were not zero when a direct solve asked for it."""
+
+    def __init__(self, columns: Dense | Sparse, n_samples: int) -> None:
+        self._gram = Gram(Products(columns, n_samples, np.ones(n_samples)))
+        self._held = np.empty(0, np.int64)
+        self.per_entry = 0.25 if isinstance(columns, Dense) else 1.0  # nanoseconds
+
+    def block(self, places: Integers) -> Array:
+        """Return that of some columns."""
+        self._held = np.concatenate([self._held, np.setdiff1d(places, self._held, assume_unique=True)])
+        self._gram.extend(self._held)
+        order = np.argsort(self._held)
+        return block_of(self._gram.matrix, order[np.searchsorted(self._held, places, sorter=order)])
+
+
+def _jump(columns: Dense | Sparse, orthant: Orthant, support: _Support, x: Array, rho: Array) -> None:
+    """Go towards the minimiser over the coordinates that are not zero, by a direct solve."""
+    g = np.empty(orthant.places.size)
+    dots(columns, orthant.places, rho, g)
+    after = lowest_within(orthant, support.block(orthant.places), g)
+    if after is not None:
+        combine(columns, orthant.places, after - orthant.x, rho)
+        x[orthant.places] = after
+
+
+def _go_towards(columns: Dense | Sparse, orthant: Orthant, curvature: Array, x: Array, rho: Array) -> None:
+    """Go towards the minimiser over the coordinates that are not zero, as if signs were given, without a matrix.
+
+    Coordinates that would change their sign stop at zero; where that does not lower the model, it goes only as far as
+    the first coordinate can, which always does.
+    """
     places = orthant.places
-    g, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
-    dots(columns, places, rho, g)
+    c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
+    dots(columns, places, rho, c)
+    c += orthant.slope
 
     def times(v: Array) -> Array:
         move[:] = 0.0
@@ -166,15 +203,6 @@ def _jump(columns: Dense | Sparse, reg: Separable, curvature: Array, x: Array, r
         dots(columns, places, move, image)
         return image + orthant.l2 * v
 
-    if places.size <= _MOST_DIRECT:
-        gram = Gram(Products(columns, rho.size, np.ones(rho.size)))
-        gram.extend(places)
-        after = lowest_within(orthant, gram.matrix, g)
-        if after is not None:
-            combine(columns, places, after - orthant.x, rho)
-            x[places] = after
-        return
-    c = g + orthant.slope
     step = conjugate_gradients(times, -c, 1.0 / curvature[places], 1e-3, _ITERATIONS)
     with np.errstate(divide="ignore", invalid="ignore"):
         rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x) / step

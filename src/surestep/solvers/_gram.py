@@ -332,7 +332,7 @@ def descend_on_gram(
 
 
 @jit
-def _block(matrix: Array, places: Integers) -> Array:
+def block_of(matrix: Array, places: Integers) -> Array:
     """Rows and columns of a matrix at some places."""
     block = np.empty((places.size, places.size))
     for p in range(places.size):
@@ -398,7 +398,7 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
     """Go towards the minimiser over the coordinates that are not zero, by a direct solve."""
     orthant = orthant_of(reg, x)
     places = orthant.places
-    after = lowest_within(orthant, _block(matrix, places), g[places])
+    after = lowest_within(orthant, block_of(matrix, places), g[places])
     if after is not None:
         g += (after - orthant.x) @ matrix[places]
         x[places] = after
