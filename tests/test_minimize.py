@@ -97,6 +97,21 @@ def test_certified_columns_are_optimal(seed, fraction):
         method.advance(1)
 
 
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.lists(st.floats(0.05, 1.5), min_size=1, max_size=4))
+def test_certified_columns_are_optimal_under_the_next_penalty_too(seed, factors):
+    problem = lasso(n=30, d=80, seed=seed, fraction=0.5)
+    method = rounds(problem)
+    for factor in factors:
+        method.advance(1)
+        method.advance(1)
+        following = problem.with_regularizer(problem.regularizer.scaled(factor))
+        method.take_up(following, 0.0)
+        stays = (method._until >= method._travelled) & (method.x == 0.0)
+        assert not np.any(following.optimality(method.x)[stays] > 0.0)
+        assert method.evaluate()[0].gap == pytest.approx(following.duality_gap(method.x).gap, rel=1e-6, abs=1e-13)
+
+
 def rounds(problem):
     return working_set._Rounds(problem, np.zeros(problem.n_coordinates), 0.0, LocalSamples(problem))
 
@@ -236,9 +251,13 @@ def test_a_gram_matrix_pays_for_few_columns_only():
     X = scipy.sparse.random_array((2000, 6000), density=0.002, format="csc", rng=rng)
     columns = ss.Problem(X, np.ones(2000)).columns
     assert _gram.pays(columns, 2000, np.arange(50), growing=True)
-    assert _gram.pays(columns, 2000, np.arange(1600), growing=False)
-    assert not _gram.pays(columns, 2000, np.arange(1600), growing=True)
     assert not _gram.pays(columns, 2000, np.arange(6000), growing=False)
+
+
+def test_while_the_working_set_grows_a_gram_matrix_pays_for_fewer():
+    columns = ss.Problem(np.ones((1000, 500)), np.ones(1000)).columns
+    assert _gram.pays(columns, 1000, np.arange(500), growing=False)
+    assert not _gram.pays(columns, 1000, np.arange(500), growing=True)
 
 
 # Smooth problems
