@@ -80,6 +80,25 @@ def test_a_path_starts_each_solve_where_the_last_ended():
     assert [result.trace.n_rows for result in found.results[1:]] == [1, 1]
 
 
+@pytest.mark.parametrize("shape", [(60, 20), (20, 60)], ids=["over features", "over samples"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_path_without_kinks_is_its_single_solves(shape, loss):
+    rng = np.random.default_rng(0)
+    problem = ss.Problem(rng.standard_normal(shape), rng.permutation(shape[0]) % 2, loss, ss.L2(1.0))
+    path = ss.path(problem, [1.0, 0.1, 0.01], tol=TIGHT)
+    for alpha, result in zip(path.alphas, path.results, strict=True):
+        alone = ss.minimize(problem.with_regularizer(ss.L2(alpha)), tol=TIGHT)
+        assert result.status.success
+        np.testing.assert_allclose(result.coef, alone.coef, atol=1e-5)  # sqrt(2 gap / alpha), about
+
+
+def test_a_path_that_ends_without_a_penalty():
+    X, y = DIABETES
+    problem = ss.Problem(X, y, regularizer=ss.L1(1.0))
+    path = ss.path(problem, [1.0, 0.1, 0.0], tol=1e-10)
+    np.testing.assert_allclose(path.coefs[:, -1], np.linalg.lstsq(X, y)[0], rtol=1e-5)
+
+
 def test_a_callback_ends_a_path():
     def stop(progress):
         progress.stop = np.count_nonzero(progress.x[:-1]) >= 2

@@ -83,16 +83,12 @@ LAYOUTS = {"columns": by_columns, "rows": by_rows, "liblinear": for_liblinear, "
 
 @solver("surestep", "surestep", (*L1_TASKS, *L2_TASKS, "lasso_path"), "columns", tolerances(-2, -12))
 def surestep(X, y, task, alpha, tol):
-    from surestep import minimize
+    from surestep import minimize, path
 
     problem = our_problem(X, y, task, alpha if np.isscalar(alpha) else alpha[0])
     if np.isscalar(alpha):
         return minimize(problem, tol=tol).coef
-    result, coefficients = None, []
-    for a in alpha:
-        result = minimize(problem.with_regularizer(type(problem.regularizer)(a)), tol=tol, warm_start=result)
-        coefficients.append(result.coef)
-    return coefficients
+    return [result.coef for result in path(problem, alpha, tol=tol).results]
 
 
 def our_problem(X, y, task, alpha):

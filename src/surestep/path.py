@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from surestep.problem import Problem
 from surestep.solvers._loop import Callback
 from surestep.solvers.coordinate import coordinate_descent
-from surestep.solvers.working_set import minimize
+from surestep.solvers.working_set import Minimizer
 from surestep.trace import Result, Status
 
 Array = NDArray[np.float64]
@@ -114,20 +115,21 @@ def path(
     tol = relative_tolerance(problem, tol)
     callbacks = tuple(callbacks)
     results: list[Result] = []
-    for alpha in grid:
-        result = solve(
-            problem.with_regularizer(regularizer.scaled(alpha / regularizer.alpha)),
-            sampling=sampling,
-            tol=tol,
-            max_iter=max_iter,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            callbacks=callbacks,
-            warm_start=results[-1] if results else None,
-        )
-        results.append(result)
-        if result.status in (Status.STOPPED, Status.INTERRUPTED):
-            break
+    with Minimizer(n_jobs) as minimizer:
+        for alpha in grid:
+            result = solve(
+                problem.with_regularizer(regularizer.scaled(alpha / regularizer.alpha)),
+                sampling=sampling,
+                tol=tol,
+                max_iter=max_iter,
+                random_state=random_state,
+                callbacks=callbacks,
+                warm_start=results[-1] if results else None,
+                minimizer=minimizer,
+            )
+            results.append(result)
+            if result.status in (Status.STOPPED, Status.INTERRUPTED):
+                break
     return RegularizationPath(grid[: len(results)], tuple(results))
 
 
@@ -141,15 +143,18 @@ def solve(
     random_state: int | np.random.Generator | None = 0,
     callbacks: Iterable[Callback] = (),
     warm_start: Result | ArrayLike | None = None,
+    minimizer: Minimizer | None = None,
 ) -> Result:
     """Solve one problem, by default from x = 0 with the best intercept: optimal at once where alpha >= alpha_max.
 
     ``sampling="auto"`` means :func:`minimize`, with at most ``max_iter`` rounds; any other sampling means
-    :func:`coordinate_descent` under it, with exact steps, which are never worse, and at most ``max_iter`` epochs.
+    :func:`coordinate_descent` under it, with exact steps, which are never worse, and at most ``max_iter`` epochs. A
+    ``minimizer`` that has solved such a problem before goes on from there.
     """
     start = problem.null_point() if warm_start is None else warm_start
     if isinstance(sampling, str) and sampling == "auto":
-        return minimize(problem, tol=tol, max_rounds=max_iter, n_jobs=n_jobs, callbacks=callbacks, warm_start=start)
+        with nullcontext(minimizer) if minimizer else Minimizer(n_jobs) as minimizer:
+            return minimizer(problem, tol=tol, max_rounds=max_iter, callbacks=callbacks, warm_start=start)
     return coordinate_descent(
         problem,
         sampling=sampling,

@@ -156,6 +156,7 @@ class Problem:
         regularizer = NoPenalty() if regularizer is None else regularizer
         if not hasattr(regularizer, "bind"):
             raise ValueError(f"regularizer must be one such as L1(0.1), or None, but is {regularizer!r}")
+        vars(self).pop("_uncertified", None)  # that of another regularizer
         vars(self).update(regularizer=regularizer, penalty=regularizer.bind(self.n_features, self.fit_intercept))
 
     def __repr__(self) -> str:
@@ -379,12 +380,10 @@ class Problem:
         _scales(self.penalty, v, scales)
         return scales
 
-    @property
+    @cached_property
     def _uncertified(self) -> Array:
         """Features that leave no dual point if their gradient has some sign; that of an empty column is always 0."""
-        signs = np.ones(self.n_coordinates)
-        scales = np.minimum(self._feasible_scales(signs), self._feasible_scales(-signs))
-        return np.flatnonzero((scales == 0.0)[: self.n_features] & (self.norms[: self.n_features] > 0.0))
+        return np.asarray(_without_dual_point(self.penalty, self.norms[: self.n_features]))
 
 
 def is_partitioned(X: Any) -> bool:
@@ -473,6 +472,17 @@ def _penalty_fenchel_young(reg: Any, x: Any, v: Any, out: Any) -> None:
 def _scales(reg: Any, v: Any, out: Any) -> None:
     for j in range(v.size):
         out[j] = feasible_scale(reg, j, v[j])
+
+
+@jit
+def _without_dual_point(reg: Any, norms: Any) -> Any:
+    """List coordinates for which no multiple of a gradient entry of one of the signs is feasible."""
+    listed, n = np.empty(norms.size, np.int64), 0
+    for j in range(norms.size):
+        if norms[j] > 0.0 and min(feasible_scale(reg, j, 1.0), feasible_scale(reg, j, -1.0)) == 0.0:
+            listed[n] = j
+            n += 1
+    return listed[:n]
 
 
 @jit

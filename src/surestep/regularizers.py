@@ -14,6 +14,7 @@ below. A regularizer of your own is a NamedTuple with the same generics register
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -94,8 +95,10 @@ class Regularizer:
 
     def scaled(self, factor: float) -> Regularizer:
         """Return the same regularizer with l1 and l2 multiplied by a factor >= 0; the bounds stay."""
-        factor = _strength("factor", factor)
-        return Regularizer(factor * self.l1, factor * self.l2, self.l1_weights, self.l2_weights, self.lower, self.upper)
+        factor, other = _strength("factor", factor), copy.copy(self)  # its weights and bounds are known to be good
+        other._set("l1", _strength("l1", factor * self.l1))
+        other._set("l2", _strength("l2", factor * self.l2))
+        return other
 
     def bind(self, n_features: int, fit_intercept: bool) -> Separable:
         """Spread the regularizer over its coordinates; an intercept, the last of them, is free."""

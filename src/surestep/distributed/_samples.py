@@ -114,8 +114,8 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def curved(self, v: Array) -> Array:
         return np.asarray(self._ask("curved", v))
 
-    def pays(self, members: Integers) -> bool:
-        return bool(self._ask("pays", members)) if self.whole else True
+    def pays(self, members: Integers, growing: bool) -> bool:
+        return bool(self._ask("pays", members, growing)) if self.whole else True
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         after, n_steps = self._ask("descend", reg, members, x, enough, max_sweeps)

@@ -2,10 +2,12 @@
 
     q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
 
-The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. Sweeps go over the columns in
-a new random order each time, which took a sixth of the sweeps of a fixed order (measured, Lasso on 5,000 words): a
-fixed one, random or not, meets correlated columns in the same order again and again. Every so many sweeps, conjugate
-gradients go for the minimiser among the coordinates that are not zero.
+The columns are copied, next to each other and times the roots of d, B_W = diag(d)^(1/2) A_W: so steps need no d, which
+makes them 1.5 to 2 times as fast (measured). The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step
+reads a column twice. Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a
+fixed order (measured, Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order
+again and again. Every so many sweeps, a direct solve or conjugate gradients go for the minimiser among the coordinates
+that are not zero.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.design import Lines, add, dot, entry, n_entries, squared_norm
+from surestep.bounds.choose import lengths
+from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Orthant
+from surestep.solvers._gram import Gram, Orthant, Products, block_of, lowest_within, orthant_of
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
-_SWEEPS, _ITERATIONS = 20, 25
+_SWEEPS, _ITERATIONS = 15, 10
+
+# So many coordinates are solved for directly, when sweeps have taken as long: nanoseconds for the cube of their number.
+_MOST_DIRECT, _PER_CUBE = 2000, 0.02
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
@@ -54,13 +60,34 @@ def _curvatures(columns: Any, members: Integers, weights: Array, out: Array) -> 
 
 
 @jit
+def _copy(columns: Any, members: Integers, roots: Array, indices: NDArray[np.uint32], values: Array) -> None:
+    """Write the entries of some columns one after the other, times the roots."""
+    at = 0
+    for t in range(members.size):
+        for k in range(n_entries(columns, members[t])):
+            i, value = entry(columns, members[t], k)
+            indices[at], values[at] = i, roots[i] * value
+            at += 1
+
+
+def scaled(columns: Lines, members: Integers, roots: Array) -> Dense | Sparse:
+    """Return some columns, their entries times the roots, as columns of their own."""
+    starts = np.concatenate([[0], np.cumsum(lengths(columns)[members])]).astype(np.uint64)
+    indices, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]))
+    _copy(columns, members, roots, indices, values)
+    for array in (starts, indices, values):
+        array.flags.writeable = False  # as those of a design: one compiled version of what reads them
+    if isinstance(columns.lines if isinstance(columns, WithIntercept) else columns, Dense):
+        return Dense(values.reshape(members.size, roots.size))
+    return Sparse(values, indices, starts, roots.size)
+
+
+@jit
 def _sweep(
     columns: Any,
     reg: Any,
-    members: Integers,
     places: Integers,
     curvature: Array,
-    weights: Array,
     x: Array,
     rho: Array,
     floor: float,
@@ -73,18 +100,15 @@ def _sweep(
     n_active, largest = 0, 0.0
     for t in range(places.size):
         k = places[t]
-        j = members[k]
         if curvature[k] == 0.0:
             continue
-        g = dot(columns, j, rho)
+        g = dot(columns, k, rho)
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
         gain = change * change * curvature[k]
         largest = max(largest, gain)
         if gain > floor:
             x[k] += change
-            for m in range(n_entries(columns, j)):
-                i, value = entry(columns, j, m)
-                rho[i] += change * weights[i] * value
+            add(columns, k, change, rho)
         if x[k] != 0.0 or gain > floor:
             active[n_active] = k
             n_active += 1
@@ -97,25 +121,28 @@ def descend_by_columns(
     members: Integers,
     weights: Array,
     x: Array,
-    rho: Array,
+    residual: Array,
     enough: float,
     rng: np.random.Generator,
     max_sweeps: int,
 ) -> int:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    x and rho are changed in place. Returns how many steps were tried.
+    x and the residual r0 + d * A_W (x - x0) are changed in place. Returns how many steps were tried.
     """
     n = members.size
     curvature, room = np.empty(n), np.empty(n, np.int64)
     _curvatures(columns, members, weights, curvature)
     curvature += reg.l2
+    roots = np.sqrt(weights)
+    columns = scaled(columns, members, roots)
+    rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
+    support, sizes, spent = _Support(columns, rho.size), lengths(columns), 0.0
     places, n_steps, inner = np.arange(n), 0, enough
     for sweep in range(1, max_sweeps + 1):
-        n_active, largest = _sweep(
-            columns, reg, members, rng.permutation(places), curvature, weights, x, rho, 0.01 * enough, room
-        )
+        n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
         n_steps += places.size
+        spent += 2.0 * support.per_entry * float(np.sum(sizes[places]))
         if places.size == n:
             if largest <= enough:
                 break
@@ -123,32 +150,66 @@ def descend_by_columns(
         elif largest <= inner:
             places = np.arange(n)
         if sweep % _SWEEPS == 0:
-            _jump(columns, reg, members, weights, curvature, x, rho)
+            orthant = orthant_of(reg, x)
+            if orthant.x.size > _MOST_DIRECT:
+                _go_towards(columns, orthant, curvature, x, rho)
+            elif spent > _PER_CUBE * orthant.x.size**3:
+                _jump(columns, orthant, support, x, rho)
+                spent = 0.0
+    np.multiply(roots, rho, out=residual)
     return n_steps
 
 
-def _jump(
-    columns: Lines, reg: Separable, members: Integers, weights: Array, curvature: Array, x: Array, rho: Array
-) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, as if signs were given; as `_gram.jump`."""
-    free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
-    chosen, at, l2 = members[free], x[free], reg.l2[free]
-    orthant = Orthant.of(reg, x, free)
-    c, image = np.empty(free.size), np.empty(free.size)
-    dots(columns, chosen, rho, c)
-    c += l2 * at + reg.l1[free] * np.sign(at)
-    move = np.empty(rho.size)
+class _Support:
+    """The Gram matrix of the columns that were not zero when a direct solve asked for it."""
+
+    def __init__(self, columns: Dense | Sparse, n_samples: int) -> None:
+        self._gram = Gram(Products(columns, n_samples, np.ones(n_samples)))
+        self._held = np.empty(0, np.int64)
+        self.per_entry = 0.25 if isinstance(columns, Dense) else 1.0  # nanoseconds
+
+    def block(self, places: Integers) -> Array:
+        """Return that of some columns."""
+        self._held = np.concatenate([self._held, np.setdiff1d(places, self._held, assume_unique=True)])
+        self._gram.extend(self._held)
+        order = np.argsort(self._held)
+        return block_of(self._gram.matrix, order[np.searchsorted(self._held, places, sorter=order)])
+
+
+def _jump(columns: Dense | Sparse, orthant: Orthant, support: _Support, x: Array, rho: Array) -> None:
+    """Go towards the minimiser over the coordinates that are not zero, by a direct solve."""
+    g = np.empty(orthant.places.size)
+    dots(columns, orthant.places, rho, g)
+    after = lowest_within(orthant, support.block(orthant.places), g)
+    if after is not None:
+        combine(columns, orthant.places, after - orthant.x, rho)
+        x[orthant.places] = after
+
+
+def _go_towards(columns: Dense | Sparse, orthant: Orthant, curvature: Array, x: Array, rho: Array) -> None:
+    """Go towards the minimiser over the coordinates that are not zero, as if signs were given, without a matrix.
+
+    Coordinates that would change their sign stop at zero; where that does not lower the model, it goes only as far as
+    the first coordinate can, which always does.
+    """
+    places = orthant.places
+    c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
+    dots(columns, places, rho, c)
+    c += orthant.slope
 
     def times(v: Array) -> Array:
         move[:] = 0.0
-        combine(columns, chosen, v, move)
-        dots(columns, chosen, weights * move, image)
-        return image + l2 * v
+        combine(columns, places, v, move)
+        dots(columns, places, move, image)
+        return image + orthant.l2 * v
 
-    step = conjugate_gradients(times, -c, 1.0 / curvature[free], 1e-3, _ITERATIONS)
-    for t in (1.0, orthant.room(at, step)):
-        change = orthant.clipped(at + t * step) - at
+    step = conjugate_gradients(times, -c, 1.0 / curvature[places], 1e-3, _ITERATIONS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x) / step
+    for t in (1.0, min(1.0, np.nanmin(rooms, initial=1.0))):
+        after = np.clip(orthant.x + t * step, orthant.low, orthant.high)
+        change = after - orthant.x
         if change @ (c + 0.5 * times(change)) < 0.0:
-            x[free] = orthant.clipped(at + t * step)
-            rho += weights * move
+            x[places] = after
+            rho += move
             return

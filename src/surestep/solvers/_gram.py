@@ -25,8 +25,14 @@ Integers = NDArray[np.int64]
 _NEARLY_BEST = 0.1
 
 
-# Samples that a product of dense columns takes at a time.
-_SAMPLES = 8192
+# Ridge of a direct solve, as a part of the diagonal.
+_RIDGE = 1e-10
+
+# Samples that a product of dense columns takes at a time, at least; entries of all columns that it aims at.
+_FEWEST_SAMPLES, CACHED = 256, 2**18
+
+# A line of G with so many entries and its gradient stay in the first-level cache.
+_LINE = 1500
 
 # Entries of rows that stay in the second-level cache.
 _CACHE = np.uint64(30_000)
@@ -114,30 +120,33 @@ def _add_products(
 
 
 class Orthant(NamedTuple):
-    """Where the penalty of some coordinates is smooth: on the side of zero where they are, within their bounds."""
+    """Where the penalty is smooth around x: coordinates neither at zero nor at a bound, from end to end of their side.
 
+    ``slope`` is the derivative of the penalty at x.
+    """
+
+    places: Integers
+    x: Array
     low: Array
     high: Array
+    slope: Array
+    l2: Array
 
-    @classmethod
-    def of(cls, reg: Separable, x: Array, places: Integers) -> Orthant:
-        """Return the one around x."""
-        at, kink = x[places], reg.l1[places] > 0.0
-        low, high = reg.lower[places], reg.upper[places]
-        return cls(
-            np.where((at > 0.0) & kink, np.maximum(low, 0.0), low),
-            np.where((at < 0.0) & kink, np.minimum(high, 0.0), high),
-        )
 
-    def clipped(self, x: Array) -> Array:
-        """Return the nearest point within."""
-        return np.clip(x, self.low, self.high)
-
-    def room(self, x: Array, step: Array) -> float:
-        """How much of a step stays within, at most 1."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rooms = np.where(step > 0.0, (self.high - x) / step, np.where(step < 0.0, (self.low - x) / step, np.inf))
-        return float(min(1.0, np.min(rooms, initial=np.inf)))
+@jit
+def orthant_of(reg: Any, x: Array) -> Orthant:
+    """Return the one around x."""
+    places = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
+    n = places.size
+    here, low, high, slope, l2 = x[places], reg.lower[places], reg.upper[places], np.empty(n), reg.l2[places]
+    for t in range(n):
+        l1 = reg.l1[places[t]]
+        slope[t] = l2[t] * here[t] + (l1 if here[t] > 0.0 else -l1)
+        if l1 > 0.0 and here[t] > 0.0:
+            low[t] = max(low[t], 0.0)
+        elif l1 > 0.0:
+            high[t] = min(high[t], 0.0)
+    return Orthant(places, here, low, high, slope, l2)
 
 
 class Source(Protocol):
@@ -168,14 +177,16 @@ class Gram:
         """G, a view."""
         return self._store[: self._n, : self._n]
 
-    def extend(self, new: Integers, later: bool = False) -> None:
-        """Let more coordinates be members of W; ``later``: their lines are left to `renew`."""
-        first, self._n = self._n, self._n + new.size
+    def extend(self, members: Integers, later: bool = False) -> None:
+        """Let W grow to these members, the old ones first; ``later``: the lines of the new are left to `renew`."""
+        first, self._n = self._n, members.size
+        if first == self._n:
+            return
         if self._n > self._store.shape[0]:
             store = np.zeros((2 * self._n, 2 * self._n))
             store[:first, :first] = self._store[:first, :first]
             self._store = store
-        self._source.join(new)
+        self._source.join(members[first:])
         if later:
             return
         matrix = self.matrix
@@ -223,7 +234,11 @@ class Products:
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
         if self._dense is not None:
-            out += self._multiplied(first)
+            # By BLAS, which takes half the time where both factors are the same; some samples at a time, in the cache.
+            size = max(_FEWEST_SAMPLES, CACHED // self._members.size)
+            for begin in range(0, self._n_samples, size):
+                lines = self._gather(self._members, slice(begin, begin + size))
+                out += lines[first:] @ lines.T
         else:
             at = (self._begin if first > 0 else self._rows.starts[:-1]).copy()
             _add_products(self._columns, self._rows, self._weights, self._members, first, at, out)
@@ -242,27 +257,16 @@ class Products:
         lines *= roots
         return lines
 
-    def _multiplied(self, first: int) -> Array:
-        """Lines of G from ``first`` on, by BLAS, some samples at a time to save memory; of all, what is on one side."""
-        n = self._members.size
-        lines = np.zeros((n, n - first), order="F")
-        for begin in range(0, self._n_samples, _SAMPLES):
-            part = slice(begin, begin + _SAMPLES)
-            every = self._gather(self._members, part)
-            new = every[first:]
-            if first > 0:
-                lines += every @ new.T
-            else:  # half of a symmetric matrix
-                lines = scipy.linalg.blas.dsyrk(1.0, new.T, beta=1.0, c=lines, trans=1, lower=1, overwrite_c=1)
-        return lines.T if first > 0 else np.tril(lines)
 
-
-def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
+def pays(columns: Lines, n_samples: int, members: Integers, growing: bool) -> bool:
     """Whether W is better worked on by its Gram matrix than by its columns.
 
-    Counted in nanoseconds (measured): the products of entries, and thirty updates of all gradient entries for each
-    member; against reading the columns 350 times, in calls that take some time even if there is nothing to do.
+    Counted in nanoseconds (measured): the products of entries, and ten updates of all gradient entries for each
+    member; against reading the columns 350 times, in calls that take some time even if there is nothing to do. While W
+    is ``growing`` it is solved roughly, which takes a tenth of that; most products would be of no use if in the end W
+    is too large.
     """
+    n_reads = 35 if growing else 350
     inner = columns.lines if isinstance(columns, WithIntercept) else columns
     n = members.size
     if isinstance(inner, Dense):
@@ -271,9 +275,10 @@ def pays(columns: Lines, n_samples: int, members: Integers) -> bool:
         counts = np.zeros(n_samples + 1, np.uint64)
         _count(columns, members, counts)
         per_row = counts.astype(float)
-        products, n_entries, per_product, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.5, 1.0
-    per_update = 0.4 * n if n < 1500 else 0.9 * n  # within the cache, or not
-    return bool(per_product * products + 30 * n * per_update < 350 * per_entry * n_entries + 5e6)
+        products, n_entries, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.0
+        per_product = 1.5 if n < _LINE else 4.0
+    per_update = 0.4 * n if n < _LINE else 0.9 * n
+    return bool(per_product * products + 10 * n * per_update < n_reads * per_entry * n_entries + 5e6)
 
 
 @jit
@@ -326,30 +331,74 @@ def descend_on_gram(
                     done += 1
 
 
-def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
-    """Minimise over the coordinates that are not zero, as if their signs were given, by a direct solve.
+@jit
+def block_of(matrix: Array, places: Integers) -> Array:
+    """Rows and columns of a matrix at some places."""
+    block = np.empty((places.size, places.size))
+    for p in range(places.size):
+        line = matrix[places[p]]
+        for q in range(places.size):
+            block[p, q] = line[places[q]]
+    return block
 
-    Goes there, but for coordinates that would change their sign or leave their bounds: they stop at zero, or at the
-    bound. Where that does not lower the model, goes only as far as the first coordinate can, which always does.
+
+@jit
+def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
+    """Return where <c, v> + v^T H v / 2 is lowest on the way of a step; a coordinate that reaches its end stays there.
+
+    The way is a chain of straight pieces, and v^T H v a parabola on each: a coordinate that stops takes its row of H
+    out of the direction.
     """
-    free = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
-    block = matrix[np.ix_(free, free)]
-    block[np.diag_indices(free.size)] += reg.l2[free]
-    try:
-        factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
-    except scipy.linalg.LinAlgError:  # columns that depend on each other
-        return
-    at, orthant = x[free], Orthant.of(reg, x, free)
-    c = g[free] + reg.l2[free] * at + reg.l1[free] * np.sign(at)
-    step = -scipy.linalg.cho_solve(factor, c, check_finite=False)
-    if not np.isfinite(step).all():
-        return
-    everywhere = np.zeros_like(x)
-    for t in (1.0, orthant.room(at, step)):
-        change = orthant.clipped(at + t * step) - at
-        everywhere[free] = change
-        rise = matrix @ everywhere
-        if change @ (c + 0.5 * (rise[free] + reg.l2[free] * change)) < 0.0:
-            x[free] = orthant.clipped(at + t * step)
-            g += rise
-            return
+    at, low, high = orthant.x, orthant.low, orthant.high
+    n, times = at.size, np.full(at.size, np.inf)
+    for k in range(n):
+        if step[k] != 0.0:
+            times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k]
+    order, direction, image, slopes, now = np.argsort(times), step.copy(), np.zeros(n), c.copy(), 0.0
+    for k in range(n):
+        _add_line(image, step[k], block[k])
+    for stop in range(n + 1):
+        slope = curvature = 0.0
+        for k in range(n):
+            slope += slopes[k] * direction[k]
+            curvature += image[k] * direction[k]
+        until = times[order[stop]] if stop < n else np.inf
+        lowest = now - slope / curvature if curvature > 0.0 else np.inf
+        if slope >= 0.0 or lowest <= until or until == np.inf:
+            now = lowest if slope < 0.0 and lowest < np.inf else now
+            break
+        _add_line(slopes, until - now, image)
+        j, now = order[stop], until
+        _add_line(image, -step[j], block[j])
+        direction[j] = 0.0
+    out = np.empty(n)
+    for k in range(n):
+        end = high[k] if step[k] > 0.0 else low[k]
+        out[k] = end if times[k] <= now else min(max(at[k] + now * step[k], low[k]), high[k])
+    return out
+
+
+def lowest_within(orthant: Orthant, block: Array, g: Array) -> Array | None:
+    """Go to the minimiser of a model of some coordinates, given G and its gradient, as if their signs were given.
+
+    Coordinates that would change their sign or leave their bounds on the way stop at zero, or at the bound; it ends
+    where the model is lowest. None where the columns have no entries.
+    """
+    diagonal = np.einsum("ii->i", block)
+    diagonal += orthant.l2
+    matrix = block.T.copy(order="F")
+    # Columns that depend on each other let a coordinate grow until others stop: a way down like any other.
+    np.einsum("ii->i", matrix)[:] *= 1.0 + _RIDGE
+    c = g + orthant.slope
+    _, step, failed = scipy.linalg.lapack.dposv(matrix, -c, lower=1, overwrite_a=1)
+    return None if failed or not np.isfinite(step).all() else np.asarray(_follow(orthant, block, c, step))
+
+
+def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
+    """Go towards the minimiser over the coordinates that are not zero, by a direct solve."""
+    orthant = orthant_of(reg, x)
+    places = orthant.places
+    after = lowest_within(orthant, block_of(matrix, places), g[places])
+    if after is not None:
+        g += (after - orthant.x) @ matrix[places]
+        x[places] = after

@@ -43,26 +43,28 @@ def uncertified(x: Array, member: NDArray[np.bool_], until: Array, travelled: fl
 
 
 @jit
-def certify(
-    reg: Any,
-    norms: Array,
-    x: Array,
-    gradient: Array,
-    travelled: float,
-    rounding: float,
-    listed: Integers,
-    until: Array,
-) -> Integers:
-    """Find out until when the listed coordinates stay, given their gradient; list those not zero or not optimal."""
+def certify(reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, listed: Integers, until: Array) -> Integers:
+    """Find out until when the listed coordinates stay, given their gradient; list those not zero or not optimal.
+
+    ``seen`` is where r was when the gradient was taken, less what rounding may hide.
+    """
     moving, n = np.empty(listed.size, np.int64), 0
     for t in range(listed.size):
         j = listed[t]
         outside = signed_distance(reg, j, x[j], gradient[j])
-        until[j] = travelled - outside / norms[j] - rounding if norms[j] > 0.0 else math.inf
+        until[j] = seen[j] - outside / norms[j] if norms[j] > 0.0 else math.inf
         if x[j] != 0.0 or outside > 0.0:
             moving[n] = j
             n += 1
     return moving[:n]
+
+
+@jit
+def recertify(reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, until: Array) -> None:
+    """Find out until when all coordinates at zero stay under another penalty, from the gradient as it was seen."""
+    for j in range(x.size):
+        if x[j] == 0.0 and norms[j] > 0.0:
+            until[j] = seen[j] - signed_distance(reg, j, 0.0, gradient[j]) / norms[j]
 
 
 @jit

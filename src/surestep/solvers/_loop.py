@@ -88,7 +88,6 @@ def run(
     first_error = None
     status = None
     ended = None
-    at_zero = abs(problem.objective(np.zeros(problem.n_coordinates)))
     while True:
         gap, violation = method.evaluate()
         error = gap.gap if certified else violation
@@ -105,7 +104,7 @@ def run(
         )
         if best is None or _better(gap, best[1]):
             best = method.x.copy(), gap, violation
-        if not (np.isfinite(gap.objective) and gap.objective <= _DIVERGED * (at_zero + abs(trace.first["objective"]))):
+        if _diverged(problem, gap.objective, trace.first["objective"]):
             status = Status.DIVERGED
         elif error <= target:
             status = Status.CONVERGED if certified else Status.CONVERGED_WITHOUT_CERTIFICATE
@@ -150,6 +149,14 @@ def run(
         n_steps=method.n_steps,
         seconds=seconds,
     )
+
+
+def _diverged(problem: Problem, objective: float, first: float) -> bool:
+    """Whether the objective is not finite, or out of all proportion to that at zero and at the start."""
+    if abs(objective) <= _DIVERGED * abs(first):
+        return False
+    at_zero = abs(problem.objective(np.zeros(problem.n_coordinates)))
+    return not (math.isfinite(objective) and objective <= _DIVERGED * (at_zero + abs(first)))
 
 
 def _better(gap: Gap, best: Gap) -> bool:

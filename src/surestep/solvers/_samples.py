@@ -85,7 +85,7 @@ class Samples(Source, Protocol):
     def curved(self, v: Array) -> Array:
         """A^T diag(d) A v."""
 
-    def pays(self, members: Integers) -> bool:
+    def pays(self, members: Integers, growing: bool) -> bool:
         """Whether a Gram matrix pays for these; see `_gram.pays`."""
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
@@ -190,8 +190,8 @@ class LocalSamples(AbstractContextManager[Samples]):
         transposed_product(self._columns, self._weights * z, image)
         return image
 
-    def pays(self, members: Integers) -> bool:
-        return pays(self._columns, self._z.size, members)
+    def pays(self, members: Integers, growing: bool) -> bool:
+        return pays(self._columns, self._z.size, members, growing)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         x, rho = x.copy(), self._model_r.copy()
@@ -199,7 +199,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         return x, n_steps
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
-        if self._over_samples is None:
+        if self._over_samples is None or not self._over_samples.serves(l2):
             self._over_samples = OverSamples(self._problem, l2)
         return self._over_samples.step(self._weights, c)
 

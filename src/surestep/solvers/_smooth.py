@@ -14,9 +14,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from surestep.design import product, transposed_product
+from surestep.design import Dense, product, transposed_product
 from surestep.problem import Problem
-from surestep.solvers._gram import Gram, Products
+from surestep.solvers._gram import CACHED, Gram, Products
 
 if TYPE_CHECKING:
     from surestep.solvers._samples import Samples
@@ -55,10 +55,15 @@ class Newton:
     """Newton steps of one problem; what does not change from step to step is computed once."""
 
     def __init__(self, problem: Problem, samples: Samples) -> None:
-        self._problem, self._samples = problem, samples
-        n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
+        self._samples = samples
         self.n_products = 0
         self._gram: Gram | None = None
+        self.take_up(problem)
+
+    def take_up(self, problem: Problem) -> None:
+        """Go on with a problem that differs in its regularizer."""
+        self._problem, samples = problem, self._samples
+        n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
             self.way = "features"
@@ -109,14 +114,28 @@ class OverSamples:
 
     def __init__(self, problem: Problem, l2: Array) -> None:
         self._problem, self._l2 = problem, l2[: problem.n_features]
-        self._gram = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2))
-        self._gram.extend(np.arange(problem.n_samples))
+        n, columns = problem.n_samples, problem.design.columns
+        if isinstance(columns, Dense):  # as they are: to have them by rows takes longer than all the rest
+            self._matrix = np.zeros((n, n))
+            size = max(1, CACHED // n)
+            for begin in range(0, problem.n_features, size):
+                part = slice(begin, begin + size)
+                lines = columns.values[part] / np.sqrt(self._l2[part, None])
+                self._matrix += lines.T @ lines
+        else:
+            gram = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2))
+            gram.extend(np.arange(n))
+            self._matrix = gram.matrix
+
+    def serves(self, l2: Array) -> bool:
+        """Whether it is that of this penalty."""
+        return np.array_equal(self._l2, l2[: self._l2.size])
 
     def step(self, weights: Array, c: Array) -> Array:
         """Return the step at a point with these d_i, and this gradient of f."""
         n, d = weights.size, self._problem.n_features
         root = np.sqrt(weights)
-        matrix = root[:, None] * self._gram.matrix * root
+        matrix = root[:, None] * self._matrix * root
         matrix[np.diag_indices(n)] += 1.0
         factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +18,7 @@ from surestep.problem import FENCHEL, Gap, Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
 from surestep.solvers._gram import Gram, descend_on_gram, jump
-from surestep.solvers._look import certify, gains_of, penalty_terms, scale_of, uncertified
+from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, scale_of, uncertified
 from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._samples import Samples, samples_of
 from surestep.solvers._smooth import Newton
@@ -49,7 +50,7 @@ _SWEEPS = 300
 _PATIENCE = 5
 
 # Direct solves in a round, at most; and updates before the first.
-_JUMPS, _FEWEST_UPDATES = 200, 500
+_JUMPS, _FEWEST_UPDATES = 200, 50
 
 
 def minimize(
@@ -104,17 +105,50 @@ def minimize(
     >>> result.status.name, np.flatnonzero(result.coef)
     ('CONVERGED', array([0, 1]))
     """
-    begin = time.perf_counter()
-    check_run(problem, max_rounds, tol, 1)
-    if not isinstance(problem.penalty, Separable):
-        raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
-    if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
-        raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
-    target = target_of(problem, tol)
-    with samples_of(problem, None if n_jobs == -1 else n_jobs) as samples:
-        rounds = _Rounds(problem, starting_point(problem, warm_start), target, samples)
+    with Minimizer(n_jobs) as minimizer:
+        return minimizer(problem, tol=tol, max_rounds=max_rounds, callbacks=callbacks, warm_start=warm_start)
+
+
+class Minimizer(AbstractContextManager["Minimizer"]):
+    """`minimize` for one problem after another that differ in their regularizers only, each from where the last ended.
+
+    The fit, the working set with its Gram matrix, and what is known of gradient entries are kept from one to the next.
+    """
+
+    def __init__(self, n_jobs: int = 1) -> None:
+        if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
+            raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
+        self._n_threads = None if n_jobs == -1 else n_jobs
+        self._resources = ExitStack()
+        self._rounds: _Rounds | None = None
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        tol: float,
+        max_rounds: int,
+        callbacks: Iterable[Callback],
+        warm_start: Result | ArrayLike | None = None,
+    ) -> Result:
+        """Minimise; ``warm_start`` is where to start if nothing was minimised before."""
+        begin = time.perf_counter()
+        check_run(problem, max_rounds, tol, 1)
+        if not isinstance(problem.penalty, Separable):
+            raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
+        target = target_of(problem, tol)
+        if self._rounds is not None and self._rounds.smooth == _is_smooth(problem.penalty):
+            self._rounds.take_up(problem, target)
+        else:
+            start = starting_point(problem, warm_start if self._rounds is None else self._rounds.x)
+            self._resources.close()
+            samples = self._resources.enter_context(samples_of(problem, self._n_threads))
+            self._rounds = _Rounds(problem, start, target, samples)
         return run(
-            rounds,
+            self._rounds,
             problem,
             max_epochs=max_rounds,
             target=target,
@@ -128,22 +162,40 @@ class _Rounds:
     """Where the solver stands, and a round of it."""
 
     def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
-        n, reg = problem.n_coordinates, problem.penalty
-        self._problem, self._target, self._samples = problem, target, samples
+        n = problem.n_coordinates
+        self._samples = samples
         self.x, self._everything = x, np.arange(n)
         samples.restart(x)
-        self._gradient, self._until, self._travelled = np.zeros(n), np.full(n, -np.inf), 0.0
+        # Of every coordinate: the gradient entry when last seen, where the path of r was then (less what rounding may
+        # hide), and up to where it is certified to stay.
+        self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
+        self._travelled = 0.0
         self._lengths = samples.lengths()
+        self._longest = int(np.max(self._lengths))
+        self._n_entries = int(np.sum(self._lengths[: problem.n_features]))  # stored entries of X
         self._is_member = np.zeros(n, bool)
-        self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._curved = not isinstance(problem.loss, losses.Squared)
         self._members = np.empty(0, np.int64)
         # A Gram matrix for every model of a loss that bends costs more than it brings (measured), where columns can be
         # read one by one.
         self._gram = None if self._curved and samples.whole else Gram(samples)
-        kinks = np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper))
-        self._newton = None if kinks else Newton(problem, samples)
+        self._by_gram, self._growing = self._gram is not None, False
+        self.smooth = _is_smooth(problem.penalty)
+        self._newton = Newton(problem, samples) if self.smooth else None
+        self._begin(problem, target)
+
+    def _begin(self, problem: Problem, target: float) -> None:
+        self._problem, self._target = problem, target
+        self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._look()
+        self._best = self._gap.objective, self._error
+
+    def take_up(self, problem: Problem, target: float) -> None:
+        """Go on with another regularizer, with kinks if the last had any."""
+        if self._newton is not None:
+            self._newton.take_up(problem)
+        recertify(problem.penalty, problem.norms, self.x, self._gradient, self._seen, self._until)
+        self._begin(problem, target)
 
     def evaluate(self) -> tuple[Gap, float]:
         """Return what the last look found."""
@@ -153,32 +205,30 @@ class _Rounds:
         """Return the size of the working set, how it is worked on, and what has been read."""
         return {
             "working_set": float(self._members.size),
-            "gram": float(self._gram is not None),
+            "gram": float(self._by_gram),
             "passes": self._n_read / max(self._n_entries, 1),
             **self._samples.columns(),
         }
 
     def advance(self, n_epochs: float) -> Status | None:
         """Do a round."""
-        n_members, objective, error = self._members.size, self._gap.objective, self._error
+        n_members = self._members.size
         if self._newton is not None:
             self._step_everywhere(self._newton)
         else:
             self._choose()
             self._solve()
         self._look()
+        # Against the best so far: where rounding is all that moves, either falls every now and then.
+        objective, error = self._best
         falls = self._gap.objective < objective - 4.0 * EPS * abs(objective) or self._error < 0.5 * error
         self._n_idle = 0 if falls or self._members.size > n_members else self._n_idle + 1
+        self._best = min(objective, self._gap.objective), min(error, self._error)
         if self._violation == 0.0:
             return Status.OPTIMAL
         return Status.PRECISION if self._n_idle == _PATIENCE else None
 
     # --- Where we stand
-
-    @property
-    def _n_entries(self) -> int:
-        """Stored entries of X."""
-        return int(np.sum(self._lengths[: self._problem.n_features]))
 
     @property
     def _error(self) -> float:
@@ -197,15 +247,13 @@ class _Rounds:
         moved = float(np.abs(x[support]) @ problem.norms[support])
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
-        longest = int(np.max(self._lengths))
-        rounding = 4.0 * EPS * ((longest + 8) * size + smoothness * (support.size + 8) * moved)
+        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         listed = uncertified(x, self._is_member, self._until, self._travelled)
         self._gradient[listed] = samples.gradient(listed)
         self._n_read += int(np.sum(self._lengths[listed]))
-        self._moving = certify(
-            penalty, problem.norms, x, self._gradient, self._travelled, 2.0 * rounding, listed, self._until
-        )
+        self._seen[listed] = self._travelled - 2.0 * rounding
+        self._moving = certify(penalty, problem.norms, x, self._gradient, self._seen, listed, self._until)
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
         self._gains = np.empty(self._moving.size)
@@ -228,18 +276,17 @@ class _Rounds:
         new, gains = self._moving[outside], self._gains[outside]
         gains[self.x[new] != 0.0] = np.inf
         most = max(_FEWEST, int(np.count_nonzero(self.x)), int(np.count_nonzero(gains == np.inf)))
-        if new.size > most:
+        growing = new.size > most
+        if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
         self._n_new = new.size
-        if new.size == 0:
-            return
         self._is_member[new] = True
         self._members = np.concatenate([self._members, new])
-        if self._gram is not None:
-            if self._samples.pays(self._members):
-                self._gram.extend(new, later=self._curved)
-            else:
-                self._gram = None
+        if new.size > 0 or growing != self._growing:
+            self._by_gram = self._gram is not None and self._samples.pays(self._members, growing)
+        self._growing = growing
+        if self._gram is not None and self._by_gram:
+            self._gram.extend(self._members, later=self._curved)
 
     def _solve(self) -> None:
         """Solve on the working set."""
@@ -249,6 +296,7 @@ class _Rounds:
         wanted = _SHARE * self._target / self._gap.gap if 0.0 < self._gap.gap < np.inf else 0.0
         accuracy = _ROUGH if 10 * self._n_new > members.size else _ACCURATE
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
+        enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
         if self._curved:
             self._solve_by_models(reg, x, enough)
@@ -269,7 +317,7 @@ class _Rounds:
             largest = float(np.max(gains))
             if largest <= enough:
                 return
-            if samples.bend(_LEAST_CURVATURE) and self._gram is not None:
+            if samples.bend(_LEAST_CURVATURE) and self._gram is not None and self._by_gram:
                 self._gram.renew()
             after = self._solve_model(reg, x, g, max(_MODEL_ACCURACY**2 * largest, 0.1 * enough))
             samples.aim(members, after - x)
@@ -281,7 +329,7 @@ class _Rounds:
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
-        if self._gram is None:
+        if self._gram is None or not self._by_gram:
             after, n_steps = self._samples.descend(reg, self._members, x, enough, _SWEEPS)
             self.n_steps += n_steps
             return after
@@ -342,6 +390,11 @@ class _Rounds:
             else:
                 low, at_low = t, at
         return low
+
+
+def _is_smooth(reg: Separable) -> bool:
+    """Whether there is neither an L1 part nor a bound."""
+    return not (np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper)))
 
 
 @jit
