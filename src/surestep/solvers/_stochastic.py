@@ -43,10 +43,10 @@ CLOSED = -3
 # Places in `State.totals`. Steps of the block; the distance from the reference that ends it, or a stage of it (infinite
 # where nobody wants to know distances), and the largest one seen; whether there is nothing to draw; the longest row.
 # Of `follow`: whether T is affine; S and what rounding may have added to it; B; G; the r of the pull; how far T moves
-# the reference; the size of all that is involved.
+# the reference; the size of all that is involved. Last, the squared lengths of all moves by single rows, summed.
 TIME, BUDGET, REACHED, EMPTY, LONGEST = 0, 1, 2, 3, 4
 AFFINE, SQUARED, SQUARED_ERROR, INNER, PULL, RIDGE, FIRST, SIZE = 5, 6, 7, 8, 9, 10, 11, 12
-N_TOTALS = 13
+MOVES, N_TOTALS = 13, 14
 
 # A distance that is only bounded is measured when the bound has come to the budget, but not sooner than after as many
 # steps as there are coordinates, divided by this: coordinates are measured in less time than a step takes.
@@ -153,6 +153,7 @@ def descend(
     n, last = samples.shape[0], table.shape[0] - 1
     quick, power = is_quick(penalty, powers) and average.size == 0, powers.table
     tracked, is_affine, ridge = totals[BUDGET] < np.inf, totals[AFFINE] > 0.0, totals[RIDGE]
+    apart = 1.0 if has_intercept and is_affine else 0.0  # what NORM leaves out
     measured = int(totals[TIME]) - table.shape[0] // _MEASURE_EVERY
     for _ in range(n_steps):
         time = int(totals[TIME])
@@ -200,6 +201,7 @@ def descend(
             away += coefficients[k] * inner
             pulled += coefficients[k] * pull
             path += abs(coefficients[k]) * samples[i, NORM]
+            totals[MOVES] += coefficients[k] * coefficients[k] * (samples[i, NORM] * samples[i, NORM] + apart)
         gained = 0.0
         for k in range(n_drawn):
             if coefficients[k] != 0.0:
@@ -235,4 +237,4 @@ def begin(state: State) -> None:
     for j in range(table.shape[0]):
         table[j, SEEN] = 0.0
         table[j, REFERENCE] = table[j, X]
-    totals[TIME] = totals[SQUARED] = totals[SQUARED_ERROR] = totals[INNER] = totals[REACHED] = 0.0
+    totals[TIME] = totals[SQUARED] = totals[SQUARED_ERROR] = totals[INNER] = totals[REACHED] = totals[MOVES] = 0.0
