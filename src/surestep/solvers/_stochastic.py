@@ -18,9 +18,11 @@ from surestep.sampling.samplers import OVER
 from surestep.solvers._orbit import (
     DENSE,
     POWER,
+    POWERS,
     REFERENCE,
     SEEN,
     SUM,
+    SUMS,
     Powers,
     X,
     end_step,
@@ -151,7 +153,7 @@ def descend(
     samples, table, totals = state.samples, state.coordinates, state.totals
     average, drawn, coefficients = state.average, state.drawn, state.coefficients
     n, last = samples.shape[0], table.shape[0] - 1
-    quick, power = is_quick(penalty, powers) and average.size == 0, powers.table
+    quick, averaged, power = is_quick(penalty, powers), average.size > 0, powers.table
     tracked, is_affine, ridge = totals[BUDGET] < np.inf, totals[AFFINE] > 0.0, totals[RIDGE]
     apart = 1.0 if has_intercept and is_affine else 0.0  # what NORM leaves out
     measured = int(totals[TIME]) - table.shape[0] // _MEASURE_EVERY
@@ -179,8 +181,10 @@ def descend(
                 # Calls with arrays take longer than these few lines, so the usual case is in line.
                 x, m = table[j, X], time - int(table[j, SEEN])
                 if m > 0:
-                    after, right = usual_orbit(table, j, x, power[m, POWER], power[m, SUM])
-                    if quick and right:
+                    after, pull_here, right = usual_orbit(table, j, x, power[m, POWER], power[m, SUM])
+                    if quick and right and not (averaged and after == 0.0 and x != 0.0):
+                        if averaged and after != 0.0:
+                            average[j] += power[m, POWERS] * x - power[m, SUMS] * pull_here
                         x = after
                         table[j, X] = x
                         table[j, SEEN] = time
