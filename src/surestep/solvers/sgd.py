@@ -111,6 +111,10 @@ def stochastic_gradient_descent(
     within a distance; it draws from the safe sampling of these bounds (eq. 7), which for no gradients within them is
     worse than p ~ s_i ||a_i||: uniform sampling, where rows are of equal norm and weight. When x leaves that distance,
     a larger one is allowed. It does without in the first epoch, and for longer and longer wherever bounds tell little.
+    One could draw from bounds for the present x in every step instead, by the index behind `SafeSampler`. Where its
+    drift rates are equal (rows of unit norm), the most it could know lowers the variance by a few per cent below that
+    of blocks, at best by a fifth (``benchmarks/bench_sgd_bounds.py``), while a draw takes as long as one to five steps
+    on sparse rows; to solve for the sampling in every step, as "optimal" does, costs a pass. So blocks draw for all.
 
     How long plain steps should be depends on how far the solution is and on how noisy the estimates g_k of the gradient
     are. Both show on the way: "auto" is
