@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 import surestep as ss
 from plain import uncompiled
 from surestep.regularizers import prox
+from surestep.sampling.samplers import OVER
 from surestep.solvers import _sgd_blocks
 from surestep.solvers._orbit import DENSE
 from surestep.solvers._orbit import X as POSITION
@@ -346,6 +347,50 @@ def test_schedules():
             assert expected(k) * (1.0 - 1e-9) <= method.powers.step <= expected(k) / (1.0 - 0.2)
     assert started(problem, "uniform", False, "inverse", stepsize=0.5).powers.step == 0.5
     assert started(problem, "importance", True).first_step == pytest.approx(0.5 / np.mean(0.25 * norms**2))
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "safe"])
+def test_plain_steps_go_by_distance_and_gradients(sampling):
+    """The formula of the notes, from the iterates: without a penalty they differ by eta g."""
+    problem = logistic(None, 1.0 + np.arange(40) % 5, intercept=True)
+    method = started(problem, sampling, False)
+    longest, n = method.first_step, problem.n_samples
+    moves, squares, far, steps, points = 0.0, 0.0, 0.0, [], [np.zeros(problem.n_coordinates)]
+    for _ in range(40 * n):
+        if method.state.totals[TIME] >= method._length:
+            method._begin_block()
+            step = longest / 50.0 / np.sqrt(1.0 + method.n_steps / n)
+            far = max(far, np.sqrt(max(points[-1] @ points[-1] - moves, 0.0)))
+            if far > 0.0:
+                step = min(far / np.sqrt(squares), longest)
+            assert method.powers.step == pytest.approx(step, rel=1e-9)
+            steps.append(step)
+        if method._steps(1) == OVER:
+            method._draw_within(2.0 * method.state.totals[BUDGET])
+            continue
+        flush(method.penalty, method.powers, method.state)
+        points.append(method.state.coordinates[:, POSITION].copy())
+        moves += np.sum((points[-1] - points[-2]) ** 2)
+        squares += np.sum((points[-1] - points[-2]) ** 2) / step**2
+    assert np.count_nonzero(np.array(steps) < 0.99 * longest) > 5
+    assert far < 3.0 * np.linalg.norm(reference_solution(problem))
+
+
+def test_steps_that_find_their_length_need_no_tuning():
+    """Close to the best of many fixed lengths, which are four times as long as the next; the same at any scale."""
+    X, y = data(7, LOSSES["logistic"], sparse=True, n=40, d=10)
+    problem, larger = (ss.Problem(scale * X, y, "logistic", ss.L1(0.02 * scale)) for scale in (1.0, 16.0))
+    options = {"variance_reduction": False, "average": "tail", "max_epochs": 200, "trace_every": 200, "tol": 1e-12}
+
+    def left(problem, **more):
+        results = [ss.stochastic_gradient_descent(problem, random_state=s, **options, **more) for s in range(5)]
+        return np.mean([result.objective for result in results]) - reference_optimum(problem)
+
+    for sampling in ("uniform", "safe"):
+        found, longest = left(problem, sampling=sampling), started(problem, sampling, False).first_step
+        fixed = [left(problem, sampling=sampling, step="sqrt", stepsize=longest * 4.0**-k) for k in range(-2, 4)]
+        assert found <= 4.0 * min(fixed)
+        assert left(larger, sampling=sampling) == pytest.approx(found, rel=1e-6)
 
 
 def test_a_bad_anchor_is_given_up_and_steps_get_shorter():

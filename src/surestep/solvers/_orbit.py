@@ -109,18 +109,21 @@ def _(penalty, table, j, v, begin, end, powers):
 
 
 @inlined
-def usual_orbit(table: Array, j: int, v: float, power: float, sums: float) -> tuple[float, bool]:
-    """Return T^m(v), given q^m and its sum, and whether it is right: no crossing on the way. In line, for speed."""
+def usual_orbit(table: Array, j: int, v: float, power: float, sums: float) -> tuple[float, float, bool]:
+    """Return T^m(v), given q^m and its sum, the G by which it goes, and whether it is right: no crossing on the way.
+
+    In line, for speed. Where it ends at zero, only the first is meant.
+    """
     g, l1 = table[j, DENSE], table[j, PENALTY_L1]
     pull = g
     if l1 > 0.0:
         pull = g + l1 if v > 0.0 or (v == 0.0 and g < 0.0) else g - l1
     after = power * v - sums * pull
     if l1 > 0.0 and after * v <= 0.0 and abs(g) <= l1:
-        return 0.0, True  # zero is where such orbits end, and they do not jump over it
+        return 0.0, pull, True  # zero is where such orbits end, and they do not jump over it
     same_side = l1 == 0.0 or v == 0.0 or after * v > 0.0
     within = table[j, LOWER] <= min(v, after) and max(v, after) <= table[j, UPPER]
-    return after, same_side and within
+    return after, pull, same_side and within
 
 
 @orbit.register(Packed)
@@ -129,7 +132,7 @@ def _(penalty, table, j, v, begin, end, powers):
     if m == 0:
         return v
     power, sums = _geometric(m, table[j, PENALTY_L2], powers)[:2]
-    after, right = usual_orbit(table, j, v, power, sums)
+    after, _, right = usual_orbit(table, j, v, power, sums)
     return after if right else _walk(table, j, v, m, powers)[0]
 
 

@@ -40,6 +40,7 @@ from surestep.solvers._stochastic import (
     FIRST,
     KEEP,
     LONGEST,
+    MOVES,
     N_TOTALS,
     NORM,
     OTHER,
@@ -72,13 +73,18 @@ _NEWS_EVERY = 0.25
 _MARGIN = 1.5
 
 # Bounds are worth their cost where they make the worst case so much better.
-_WORTH = 0.8
+_WORTH = 0.7
 
 # Steps become no longer than this by bounds alone.
 _LONGEST = 10.0
 
 # A stepsize that falls does so in stairs: by no more than about this much at once.
 _STAIR = 0.125
+
+
+# Plain steps that find their own length begin with this part of the longest, and with as short a block, in units of N.
+_FIRST_STEP = 0.02
+_FIRST_BLOCK = 0.0625
 
 
 class StochasticGradientDescent:
@@ -139,6 +145,7 @@ class StochasticGradientDescent:
         self._objective = math.inf  # at the anchor
         self._reach = math.inf  # how far x is expected to get from the reference
         self._patience = self._blind = 0  # blocks to do without bounds: when they next tell nothing; still to be done
+        self._start, self._far, self._moves, self._squares = x.copy(), 0.0, 0.0, 0.0  # of `_found_step`
         self._value_ratio = 1.0
         self._drawn_by = np.zeros(0)  # what the alias table is for
         self._sum, self._weight, self._tail = np.zeros(d), 0.0, 0  # for averages: up to the present block
@@ -231,6 +238,8 @@ class StochasticGradientDescent:
         if self.average:
             self._close_average()
         if self._length > 0:
+            if self.step == "distance":
+                self._look_back()
             moved = float(np.linalg.norm(state.coordinates[:, X] - state.coordinates[:, REFERENCE]))
             self._reach = max(moved, totals[REACHED] if totals[BUDGET] < np.inf else 0.0)
         if self.anchored:
@@ -244,7 +253,7 @@ class StochasticGradientDescent:
         if self.radius is not None:
             self.penalty = make_ball(self.radius, state.coordinates[: problem.n_features, X].copy(), self._length)
         if not self.anchored:
-            known = self.sampling == "safe" and self._blind == 0 and self._reach < math.inf
+            known = self._wants_bounds()
             if self.delegated is not None:
                 self.delegated.exchange(state.coordinates[:, X].copy())
                 known = known and bool(self.delegated.distances.min() < np.inf)
@@ -268,13 +277,35 @@ class StochasticGradientDescent:
         elif self.step == "sqrt":
             step = self.first_step / math.sqrt(1.0 + k / most)
             stairs = 2.0 * _STAIR * (k + most)
+        elif self.step == "distance":
+            step = self._found_step(k / most)
+            stairs = max(_FIRST_BLOCK * most, 2.0 * _STAIR * k)
         if self.anchored:
             return step, math.ceil(max(_ANCHOR_EVERY * most, _FEWEST_ROWS / self.state.drawn.size))
         if self.delegated is not None:
             return step, max(int(_NEWS_EVERY * most), 1)
         # A look at all margins has to pay.
-        least = 0.5 * most if self.sampling == "safe" else 1.0
+        least = 0.5 * most if self._wants_bounds() else 1.0
         return step, max(int(min(max(stairs, least), most)), 1)
+
+    def _wants_bounds(self) -> bool:
+        """Whether a plain block is to begin with a look at all rows: not in the first epoch, where x is on its way."""
+        return self.sampling == "safe" and self._blind == 0 and self.n_steps * self.state.drawn.size >= self.z.size
+
+    def _found_step(self, n_epochs: float) -> float:
+        """Return D / sqrt(sum_j |g_j|^2), see `stochastic_gradient_descent`."""
+        step = self.first_step * _FIRST_STEP / math.sqrt(1.0 + n_epochs)
+        if self._far > 0.0:
+            step = min(self._far / math.sqrt(self._squares), self.first_step)
+        return 1.0 / (1.0 / step + self.strong_convexity * self.n_steps)
+
+    def _look_back(self) -> None:
+        """Add the block that is over to what `_found_step` goes by."""
+        moves = self.state.totals[MOVES]
+        self._moves += moves
+        self._squares += moves / self.powers.step**2
+        away = float(np.linalg.norm(self.state.coordinates[:, X] - self._start))
+        self._far = max(self._far, math.sqrt(max(away * away - self._moves, 0.0)))
 
     def _take_anchor(self) -> None:
         """Make x the anchor; or go back to the last one, with shorter steps, if its objective was smaller."""
@@ -425,7 +456,7 @@ class StochasticGradientDescent:
     def _schedule(self, step: str, stepsize: float | None) -> tuple[str, float]:
         """Return the schedule, and the stepsize at k = 0."""
         if step == "auto":
-            step = "constant" if self.anchored else "inverse" if self.strong_convexity > 0.0 else "sqrt"
+            step = "constant" if self.anchored else "distance"
         if step == "inverse" and self.strong_convexity == 0.0:
             raise ValueError("step='inverse' needs a ridge term on every feature: add L2, or choose step='sqrt'")
         if stepsize is None:

@@ -18,9 +18,11 @@ from surestep.sampling.samplers import OVER
 from surestep.solvers._orbit import (
     DENSE,
     POWER,
+    POWERS,
     REFERENCE,
     SEEN,
     SUM,
+    SUMS,
     Powers,
     X,
     end_step,
@@ -43,10 +45,10 @@ CLOSED = -3
 # Places in `State.totals`. Steps of the block; the distance from the reference that ends it, or a stage of it (infinite
 # where nobody wants to know distances), and the largest one seen; whether there is nothing to draw; the longest row.
 # Of `follow`: whether T is affine; S and what rounding may have added to it; B; G; the r of the pull; how far T moves
-# the reference; the size of all that is involved.
+# the reference; the size of all that is involved. Last, the squared lengths of all moves by single rows, summed.
 TIME, BUDGET, REACHED, EMPTY, LONGEST = 0, 1, 2, 3, 4
 AFFINE, SQUARED, SQUARED_ERROR, INNER, PULL, RIDGE, FIRST, SIZE = 5, 6, 7, 8, 9, 10, 11, 12
-N_TOTALS = 13
+MOVES, N_TOTALS = 13, 14
 
 # A distance that is only bounded is measured when the bound has come to the budget, but not sooner than after as many
 # steps as there are coordinates, divided by this: coordinates are measured in less time than a step takes.
@@ -152,8 +154,9 @@ def descend(
     samples, table, totals = state.samples, state.coordinates, state.totals
     average, drawn, coefficients, dealt = state.average, state.drawn, state.coefficients, state.dealt
     n, last = samples.shape[0], table.shape[0] - 1
-    quick, power = is_quick(penalty, powers) and average.size == 0, powers.table
+    quick, averaged, power = is_quick(penalty, powers), average.size > 0, powers.table
     tracked, is_affine, ridge = totals[BUDGET] < np.inf, totals[AFFINE] > 0.0, totals[RIDGE]
+    apart = 1.0 if has_intercept and is_affine else 0.0  # what NORM leaves out
     measured = int(totals[TIME]) - table.shape[0] // _MEASURE_EVERY
     for _ in range(n_steps):
         time = int(totals[TIME])
@@ -182,8 +185,10 @@ def descend(
                 # Calls with arrays take longer than these few lines, so the usual case is in line.
                 x, m = table[j, X], time - int(table[j, SEEN])
                 if m > 0:
-                    after, right = usual_orbit(table, j, x, power[m, POWER], power[m, SUM])
-                    if quick and right:
+                    after, pull_here, right = usual_orbit(table, j, x, power[m, POWER], power[m, SUM])
+                    if quick and right and not (averaged and after == 0.0 and x != 0.0):
+                        if averaged and after != 0.0:
+                            average[j] += power[m, POWERS] * x - power[m, SUMS] * pull_here
                         x = after
                         table[j, X] = x
                         table[j, SEEN] = time
@@ -204,6 +209,7 @@ def descend(
             away += coefficients[k] * inner
             pulled += coefficients[k] * pull
             path += abs(coefficients[k]) * samples[i, NORM]
+            totals[MOVES] += coefficients[k] * coefficients[k] * (samples[i, NORM] * samples[i, NORM] + apart)
         gained = 0.0
         for k in range(n_drawn):
             if coefficients[k] != 0.0:
@@ -239,4 +245,4 @@ def begin(state: State) -> None:
     for j in range(table.shape[0]):
         table[j, SEEN] = 0.0
         table[j, REFERENCE] = table[j, X]
-    totals[TIME] = totals[SQUARED] = totals[SQUARED_ERROR] = totals[INNER] = totals[REACHED] = 0.0
+    totals[TIME] = totals[SQUARED] = totals[SQUARED_ERROR] = totals[INNER] = totals[REACHED] = totals[MOVES] = 0.0

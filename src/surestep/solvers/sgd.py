@@ -73,10 +73,10 @@ def stochastic_gradient_descent(
         defined at k = 0, mu the least ridge term of a feature; "sqrt" is 1 / (2L sqrt(1 + k/N)). These fall in stairs,
         by an eighth at once. "auto" needs no tuning: with variance reduction it is 1/(2L), for the L that holds within
         the distance that the iterates keep from the anchor, halved whenever the objective at a new anchor turns out
-        larger than before (which is then given up for the old one); without, "inverse" where mu is positive, else
-        "sqrt".
+        larger than before (which is then given up for the old one); without, it goes by the distance that x has come,
+        see the notes.
     stepsize : float, optional
-        In place of 1/(2L) at k = 0.
+        In place of 1/(2L).
     batch_size : int
         Rows drawn for a step, with replacement; their mean is taken.
     average : {None, "uniform", "weighted", "tail"}
@@ -112,7 +112,23 @@ def stochastic_gradient_descent(
     Plain "safe" takes the margins of all rows at the start of a block and bounds c_i, from both sides, for all x
     within a distance; it draws from the safe sampling of these bounds (eq. 7), which for no gradients within them is
     worse than p ~ s_i ||a_i||: uniform sampling, where rows are of equal norm and weight. When x leaves that distance,
-    a larger one is allowed.
+    a larger one is allowed. It does without in the first epoch, and for longer and longer wherever bounds tell little.
+    One could draw from bounds for the present x in every step instead, by the index behind `SafeSampler`. Where its
+    drift rates are equal (rows of unit norm), the most it could know lowers the variance by a few per cent below that
+    of blocks, at best by a fifth (``benchmarks/bench_sgd_bounds.py``), while a draw takes as long as one to five steps
+    on sparse rows; to solve for the sampling in every step, as "optimal" does, costs a pass. So blocks draw for all.
+
+    How long plain steps should be depends on how far the solution is and on how noisy the estimates g_k of the gradient
+    are. Both show on the way: "auto" is
+
+        eta_k = 1 / (1 / min(1 / (2L), D_k / sqrt(sum_{j<k} |g_j|^2)) + mu k),
+
+    where the expectation of |g_j|^2 is the sum of c_i^2 / p_i of Appendix A.2, for the sampling in force: a
+    sampling of less variance makes for longer steps, by itself. Constants L do not count where noise is what matters;
+    1/(2L) is longer for p_i ~ s_i ||a_i|| than for uniform sampling, and too long for both on most data. D_k, from 1/50
+    of the longest step on, is the largest distance from the start so far, without what noise alone would have made of
+    it: D_k^2 = max_{j<k} |x_j - x_0|^2 - sum_{i<j} |eta_i g_i|^2. (Without that correction the rule is "distance over
+    gradients", Ivgi, Hinder and Carmon, 2023.)
 
     With variance reduction the lower bounds are zero: at the anchor nothing needs to be drawn at all. What counts is
     how fast c_i can grow with the distance of x from the anchor, c_i <= s_i ||a_i|| l_i |<a_i, x - anchor>|, where l_i
