@@ -17,6 +17,7 @@ from surestep.bounds.margins import fill_norm_bounds, fill_smoothness, margins, 
 from surestep.problem import Gap, Problem
 from surestep.regularizers import Separable
 from surestep.sampling.samplers import OVER, fill_alias
+from surestep.solvers._average import Average
 from surestep.solvers._checks import BoundViolationError
 from surestep.solvers._loop import evaluate
 from surestep.solvers._orbit import (
@@ -109,7 +110,7 @@ class StochasticGradientDescent:
         radius: float | None = None,
         crew: Any = None,
     ) -> None:
-        self.problem, self.sampling, self.anchored, self.average = problem, sampling, variance_reduction, average
+        self.problem, self.sampling, self.anchored = problem, sampling, variance_reduction
         self.check_bounds = False
         self.rng = np.random.default_rng(random_state)
         d = problem.n_coordinates
@@ -148,7 +149,7 @@ class StochasticGradientDescent:
         self._start, self._far, self._moves, self._squares = x.copy(), 0.0, 0.0, 0.0  # of `_found_step`
         self._value_ratio = 1.0
         self._drawn_by = np.zeros(0)  # what the alias table is for
-        self._sum, self._weight, self._tail = np.zeros(d), 0.0, 0  # for averages: up to the present block
+        self._average = Average(average, d) if average else None
 
     def _take_rows(self, crew: Any) -> Array:
         """Look at the rows: the sampling that needs no gradients, and its smoothness; return the table of samples."""
@@ -178,8 +179,8 @@ class StochasticGradientDescent:
     def x(self) -> Array:
         """The present point, or the average."""
         flush(self.penalty, self.powers, self.state)
-        if self.average:
-            total, weight = self._averaged()
+        if self._average:
+            total, weight = self._average.sums(self.state.average, self.state.totals[TIME], self.n_steps)
             if weight > 0.0:
                 return np.asarray(total / weight)
         return self.state.coordinates[:, X].copy()
@@ -235,8 +236,7 @@ class StochasticGradientDescent:
     def _begin_block(self) -> None:
         problem, state, totals = self.problem, self.state, self.state.totals
         flush(self.penalty, self.powers, state)
-        if self.average:
-            self._close_average()
+        self._close_average()
         if self._length > 0:
             if self.step == "distance":
                 self._look_back()
@@ -266,6 +266,11 @@ class StochasticGradientDescent:
                 self._draw_by(self.fixed, math.inf)
         if totals[BUDGET] < np.inf:
             self._follow_distance()
+
+    def _close_average(self) -> None:
+        if self._average:
+            self._average.close(self.state.average, self.state.totals[TIME], self.n_steps)
+            self.state.average[:] = 0.0
 
     def _plan(self) -> tuple[float, int]:
         """Return the stepsize of the next block, and its length in steps."""
@@ -435,21 +440,6 @@ class StochasticGradientDescent:
                 self.penalty, self.powers, state.coordinates, state.average, state.totals, self.problem.fit_intercept
             )
         )
-
-    # --- Averages
-
-    def _averaged(self) -> tuple[Array, float]:
-        """Return the weighted sum of the iterates, with those of the present block, and the sum of the weights."""
-        time_, weight = self.state.totals[TIME], 1.0
-        if self.average == "weighted":
-            weight = self.n_steps - 0.5 * time_
-        return self._sum + weight * self.state.average, self._weight + weight * time_
-
-    def _close_average(self) -> None:
-        self._sum, self._weight = self._averaged()
-        self.state.average[:] = 0.0
-        if self.average == "tail" and self.n_steps >= 2 * self._tail:
-            self._sum, self._weight, self._tail = np.zeros_like(self._sum), 0.0, max(self.n_steps, 1)
 
     # --- Checks
 

@@ -112,8 +112,7 @@ class DealtDescent(StochasticGradientDescent):
     def _begin_block(self) -> None:
         state, totals, batch = self.state, self.state.totals, self.state.drawn.size
         flush(self.penalty, self.powers, state)
-        if self.average:
-            self._close_average()
+        self._close_average()
         x = state.coordinates[:, X].copy()
         used = int(totals[TIME]) * batch
         if self._length > 0:
