@@ -91,8 +91,8 @@ class PartitionedSamples(AbstractContextManager[Samples]):
 
     # --- The quadratic model
 
-    def bend(self, least: float) -> bool:
-        self._tell("bend", least)
+    def bend(self, least: float, caution: float = 0.0) -> bool:
+        self._tell("bend", least, caution)
         return True
 
     def model_gradient(self, members: Integers) -> Array:

@@ -6,8 +6,9 @@ The columns are copied, next to each other and times the roots of d, B_W = diag(
 makes them 1.5 to 2 times as fast (measured). The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step
 reads a column twice. Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a
 fixed order (measured, Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order
-again and again. Every so many sweeps, a direct solve or conjugate gradients go for the minimiser among the coordinates
-that are not zero.
+again and again. Every so many sweeps, conjugate gradients go for the minimiser among the coordinates that are not zero;
+and when all this has taken the time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may
+take for ever where columns nearly depend on each other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from surestep._jit import jit
 from surestep.bounds.choose import lengths
 from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Orthant, Products, block_of, lowest_within, orthant_of
+from surestep.solvers._gram import Gram, Orthant, Price, Products, block_of, descend_on_gram, jump, orthant_of
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
@@ -30,8 +31,8 @@ Integers = NDArray[np.int64]
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
 _SWEEPS, _ITERATIONS = 15, 10
 
-# So many coordinates are solved for directly, when sweeps have taken as long: nanoseconds for the cube of their number.
-_MOST_DIRECT, _PER_CUBE = 2000, 0.02
+# Direct solves in a row, at most; and updates between two.
+_JUMPS, _FEWEST_UPDATES = 20, 500
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
@@ -125,10 +126,12 @@ def descend_by_columns(
     enough: float,
     rng: np.random.Generator,
     max_sweeps: int,
-) -> int:
+    rent: float = 0.0,
+) -> tuple[int, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    x and the residual r0 + d * A_W (x - x0) are changed in place. Returns how many steps were tried.
+    x and the residual r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that sweeps
+    have taken since the last Gram matrix, in this model and others. Returns how many steps were tried, and the rent.
     """
     n = members.size
     curvature, room = np.empty(n), np.empty(n, np.int64)
@@ -137,36 +140,36 @@ def descend_by_columns(
     roots = np.sqrt(weights)
     columns = scaled(columns, members, roots)
     rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
-    support, sizes, spent = _Support(columns, rho.size), lengths(columns), 0.0
+    held, price = _Held(columns, rho.size), Price.of(columns, rho.size)
     places, n_steps, inner = np.arange(n), 0, enough
     for sweep in range(1, max_sweeps + 1):
         n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
         n_steps += places.size
-        spent += 2.0 * support.per_entry * float(np.sum(sizes[places]))
+        rent += places.size * price.step
         if places.size == n:
             if largest <= enough:
                 break
             places, inner = room[:n_active].copy(), max(_PART * largest, enough)
         elif largest <= inner:
             places = np.arange(n)
-        if sweep % _SWEEPS == 0:
-            orthant = orthant_of(reg, x)
-            if orthant.x.size > _MOST_DIRECT:
-                _go_towards(columns, orthant, curvature, x, rho)
-            elif spent > _PER_CUBE * orthant.x.size**3:
-                _jump(columns, orthant, support, x, rho)
-                spent = 0.0
+            continue
+        # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
+        if sweep > 2 and rent > price.of_gram(places.size):
+            _solve_on_gram(columns, reg, places, held, x, rho, enough)
+            places, rent = np.arange(n), 0.0
+        elif sweep % _SWEEPS == 0:
+            _go_towards(columns, orthant_of(reg, x), curvature, x, rho)
+            rent += _ITERATIONS * places.size * price.step
     np.multiply(roots, rho, out=residual)
-    return n_steps
+    return n_steps, rent
 
 
-class _Support:
-    """The Gram matrix of the columns that were not zero when a direct solve asked for it."""
+class _Held:
+    """The Gram matrix of the columns that were asked for so far."""
 
     def __init__(self, columns: Dense | Sparse, n_samples: int) -> None:
         self._gram = Gram(Products(columns, n_samples, np.ones(n_samples)))
         self._held = np.empty(0, np.int64)
-        self.per_entry = 0.25 if isinstance(columns, Dense) else 1.0  # nanoseconds
 
     def block(self, places: Integers) -> Array:
         """Return that of some columns."""
@@ -176,14 +179,22 @@ class _Support:
         return block_of(self._gram.matrix, order[np.searchsorted(self._held, places, sorter=order)])
 
 
-def _jump(columns: Dense | Sparse, orthant: Orthant, support: _Support, x: Array, rho: Array) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, by a direct solve."""
-    g = np.empty(orthant.places.size)
-    dots(columns, orthant.places, rho, g)
-    after = lowest_within(orthant, support.block(orthant.places), g)
-    if after is not None:
-        combine(columns, orthant.places, after - orthant.x, rho)
-        x[orthant.places] = after
+def _solve_on_gram(
+    columns: Dense | Sparse, reg: Separable, places: Integers, held: _Held, x: Array, rho: Array, enough: float
+) -> None:
+    """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
+    chosen, at, matrix = Separable(*(array[places] for array in reg)), x[places], held.block(places)
+    g = np.empty(places.size)
+    dots(columns, places, rho, g)
+    curvature = np.maximum(np.diagonal(matrix) + chosen.l2, np.finfo(float).tiny)
+    for _ in range(_JUMPS):
+        jump(chosen, at, g, matrix)
+        # As many updates as take the time of a direct solve.
+        n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(at)) ** 3 // (36 * at.size))
+        if descend_on_gram(chosen, at, g, curvature, matrix, enough, n_updates) < n_updates:
+            break
+    combine(columns, places, at - x[places], rho)
+    x[places] = at
 
 
 def _go_towards(columns: Dense | Sparse, orthant: Orthant, curvature: Array, x: Array, rho: Array) -> None:

@@ -15,7 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from surestep._jit import VECTORIZE, jit
-from surestep.design import Dense, Lines, WithIntercept, entry, n_entries
+from surestep.design import Dense, Lines, Sparse, WithIntercept, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
 
 Array = NDArray[np.float64]
@@ -279,6 +279,30 @@ def pays(columns: Lines, n_samples: int, members: Integers, growing: bool) -> bo
         per_product = 1.5 if n < _LINE else 4.0
     per_update = 0.4 * n if n < _LINE else 0.9 * n
     return bool(per_product * products + 10 * n * per_update < n_reads * per_entry * n_entries + 5e6)
+
+
+class Price(NamedTuple):
+    """Nanoseconds (measured) of work on a working set: steps by its columns, and its Gram matrix with direct solves."""
+
+    step: float
+    entries: float
+    products: float
+    size: int
+
+    @classmethod
+    def of(cls, columns: Dense | Sparse, n_samples: int) -> Price:
+        """Return that of the columns of W; a step reads one of them twice."""
+        n = columns.values.shape[0] if isinstance(columns, Dense) else columns.starts.size - 1
+        if isinstance(columns, Dense):
+            return cls(0.5 * n_samples + 50.0, 2.0 * n * n_samples, 0.07 * n * n * n_samples, n)
+        per_row = np.bincount(columns.indices, minlength=n_samples).astype(float)
+        n_entries = float(per_row.sum())
+        return cls(2.0 * n_entries / n + 50.0, 50.0 * n_entries, 1.5 * float(per_row @ per_row), n)
+
+    def of_gram(self, n: int) -> float:
+        """Of a Gram matrix of so many members of W, and a direct solve."""
+        part = n / self.size
+        return part * self.entries + part**2 * self.products + 60.0 * n**2 + 0.05 * n**3
 
 
 @jit

@@ -136,14 +136,23 @@ def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array)
 
 
 @jit
-def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, out: Array) -> bool:
+def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, caution: float, out: Array) -> bool:
     """d_i = s_i loss''(z_i), the weights of the quadratic model; at least some part of the smoothness.
 
-    Returns whether any has changed.
+    Far on the wrong side losses are nearly linear, and a model with that curvature expects a loss below zero. What
+    just reaches zero has u_i^2 / (2 loss(z_i)), which losses that are not negative exceed where they are small; with
+    ``caution`` 1, d_i is no less. Returns whether any has changed.
     """
     floor, changed = least * losses.smoothness(loss), False
     for i in range(y.size):
-        d = weights[i] * max(losses.second_derivative(loss, z[i], y[i]), floor) if weights[i] > 0.0 else 0.0
+        d = 0.0
+        if weights[i] > 0.0:
+            d = max(losses.second_derivative(loss, z[i], y[i]), floor)
+            if caution > 0.0:
+                u, value = losses.derivative(loss, z[i], y[i]), losses.value(loss, z[i], y[i])
+                if value > 0.0:
+                    d = max(d, caution * u * u / (2.0 * value))
+            d *= weights[i]
         changed |= d != out[i]
         out[i] = d
     return changed

@@ -64,8 +64,8 @@ class Samples(Source, Protocol):
     def add(self, members: Integers, change: Array) -> None:
         """z += sum_j change_j a_j."""
 
-    def bend(self, least: float) -> bool:
-        """Take the curvatures at the present z for d; return whether any may have changed."""
+    def bend(self, least: float, caution: float = 0.0) -> bool:
+        """Take the curvatures at the present z for d, see `_look.curvatures`; return whether any may have changed."""
 
     def model_gradient(self, members: Integers) -> Array:
         """Take the residual at the present z for that of the model; return its gradient."""
@@ -122,6 +122,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._products = Products(self._columns, n, self._weights)
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
+        self._rent = 0.0  # see `descend_by_columns`
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
@@ -162,9 +163,9 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     # --- The quadratic model
 
-    def bend(self, least: float) -> bool:
+    def bend(self, least: float, caution: float = 0.0) -> bool:
         loss, y, weights = self._data
-        return self._curved and curvatures(loss, self._z, y, weights, least, self._weights)
+        return self._curved and curvatures(loss, self._z, y, weights, least, caution, self._weights)
 
     def model_gradient(self, members: Integers) -> Array:
         loss, y, weights = self._data
@@ -195,7 +196,9 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         x, rho = x.copy(), self._model_r.copy()
-        n_steps = descend_by_columns(self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps)
+        n_steps, self._rent = descend_by_columns(
+            self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
+        )
         return x, n_steps
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:

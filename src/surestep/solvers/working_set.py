@@ -34,17 +34,23 @@ _FEWEST = 128
 # coordinates: while many others join it, and when few do. Near the end: until they promise this part of the target.
 _ROUGH, _ACCURATE, _SHARE = 0.3, 0.01, 0.3
 
-# For losses that are not quadratic: models in a round, at most, and the accuracy of each.
-_MODELS, _MODEL_ACCURACY = 20, 0.1
+# For losses that are not quadratic: models in a round, at most; the accuracy of a model, as a part of its gains, where
+# it costs little to make another and where it costs much; and what it is times, when the last model was good, at least.
+_MODELS, _CHEAP, _DEAR, _BEST = 20, 0.1, 0.01, 1e-3
 
-# Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end.
-_LEAST_CURVATURE = 1e-6
+# Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end. On
+# a working set the penalty sets one; and saturated samples, which are most when it is weak, must not slow it down.
+_LEAST_CURVATURE, _LEAST_ON_SET = 1e-6, 1e-10
+
+# How much less cautious a model is than the last one, if that was right.
+_COURAGE = 0.1
 
 # A step is short enough when f falls, at its end, at most this part as fast as at its beginning.
 _FLAT = 0.3
 
-# Sweeps over the columns in a round, at most.
-_SWEEPS = 300
+# Sweeps over the columns for a model, at most, and at least; looks whose time a round may take; and sweeps in the time
+# that goes into a model besides.
+_SWEEPS, _FEWEST_SWEEPS, _LOOKS, _PER_MODEL = 300, 3, 5, 3
 
 # Rounds without any progress after which rounding must be what is in the way.
 _PATIENCE = 5
@@ -176,6 +182,7 @@ class _Rounds:
         self._is_member = np.zeros(n, bool)
         self._curved = not isinstance(problem.loss, losses.Squared)
         self._members = np.empty(0, np.int64)
+        self._caution, self._looks = 1.0, _LOOKS
         # A Gram matrix for every model of a loss that bends costs more than it brings (measured), where columns can be
         # read one by one.
         self._gram = None if self._curved and samples.whole else Gram(samples)
@@ -251,7 +258,8 @@ class _Rounds:
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         listed = uncertified(x, self._is_member, self._until, self._travelled)
         self._gradient[listed] = samples.gradient(listed)
-        self._n_read += int(np.sum(self._lengths[listed]))
+        self._n_listed = int(np.sum(self._lengths[listed]))
+        self._n_read += self._n_listed
         self._seen[listed] = self._travelled - 2.0 * rounding
         self._moving = certify(penalty, problem.norms, x, self._gradient, self._seen, listed, self._until)
         if problem.fit_intercept:
@@ -301,7 +309,7 @@ class _Rounds:
         if self._curved:
             self._solve_by_models(reg, x, enough)
         else:
-            after = self._solve_model(reg, x, self._gradient[members], enough)
+            after = self._solve_model(reg, x, self._gradient[members], enough, _SWEEPS)
             self._samples.add(members, after - x)
             x = after
         self.x[members] = x
@@ -311,26 +319,40 @@ class _Rounds:
         members, samples = self._members, self._samples
         gains, all_of_it = np.empty(x.size), np.arange(x.size)
         smoothness = self._problem.smoothness[members]
+        growing, n_left = 10 * self._n_new > members.size, math.inf
+        if samples.whole:
+            # Steps that take the time of so many looks at everything; of more and more, when few coordinates join.
+            self._looks = _LOOKS if growing else 2 * self._looks
+            n_left = self._looks * self._n_listed * members.size / max(int(np.sum(self._lengths[members])), 1)
+        last = 0.0
         for _ in range(_MODELS):
             g = samples.model_gradient(members)
             gains_of(reg, x, g, smoothness, all_of_it, gains)
             largest = float(np.max(gains))
-            if largest <= enough:
+            if largest <= enough or n_left <= 0.0:
                 return
-            if samples.bend(_LEAST_CURVATURE) and self._gram is not None and self._by_gram:
+            if samples.bend(_LEAST_ON_SET, self._caution) and self._gram is not None and self._by_gram:
                 self._gram.renew()
-            after = self._solve_model(reg, x, g, max(_MODEL_ACCURACY**2 * largest, 0.1 * enough))
+            # A model that is far from f need not be solved well; how far it was shows in what it left.
+            accuracy = _CHEAP if samples.whole else _DEAR
+            if last > 0.0:
+                accuracy *= min(max(largest / last, _BEST), 1.0)
+            before, last = self.n_steps, largest
+            n_sweeps = int(min(max(n_left / members.size, _FEWEST_SWEEPS), _SWEEPS))
+            after = self._solve_model(reg, x, g, max(accuracy * largest, 0.1 * enough), n_sweeps)
+            n_left -= self.n_steps - before + _PER_MODEL * members.size
             samples.aim(members, after - x)
             t = self._step_along(_penalty_change(reg, x, after))
             if t == 0.0:
                 return
+            self._caution = _COURAGE * self._caution if t == 1.0 and not growing else 1.0
             x[:] = after if t == 1.0 else x + t * (after - x)
             samples.go(t)
 
-    def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float) -> Array:
+    def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
         if self._gram is None or not self._by_gram:
-            after, n_steps = self._samples.descend(reg, self._members, x, enough, _SWEEPS)
+            after, n_steps = self._samples.descend(reg, self._members, x, enough, max_sweeps)
             self.n_steps += n_steps
             return after
         x = x.copy()
