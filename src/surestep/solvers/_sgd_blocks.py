@@ -82,7 +82,6 @@ _LONGEST = 10.0
 # A stepsize that falls does so in stairs: by no more than about this much at once.
 _STAIR = 0.125
 
-
 # Plain steps that find their own length begin with this part of the longest, and with as short a block, in units of N.
 _FIRST_STEP = 0.02
 _FIRST_BLOCK = 0.0625
@@ -238,8 +237,7 @@ class StochasticGradientDescent:
         flush(self.penalty, self.powers, state)
         self._close_average()
         if self._length > 0:
-            if self.step == "distance":
-                self._look_back()
+            self._look_back()
             moved = float(np.linalg.norm(state.coordinates[:, X] - state.coordinates[:, REFERENCE]))
             self._reach = max(moved, totals[REACHED] if totals[BUDGET] < np.inf else 0.0)
         if self.anchored:
@@ -295,7 +293,8 @@ class StochasticGradientDescent:
 
     def _wants_bounds(self) -> bool:
         """Whether a plain block is to begin with a look at all rows: not in the first epoch, where x is on its way."""
-        return self.sampling == "safe" and self._blind == 0 and self.n_steps * self.state.drawn.size >= self.z.size
+        n_rows = self.n_steps * self.state.drawn.size
+        return self.sampling == "safe" and self._blind == 0 and n_rows >= self.problem.n_samples
 
     def _found_step(self, n_epochs: float) -> float:
         """Return D / sqrt(sum_j |g_j|^2), see `stochastic_gradient_descent`."""
@@ -306,6 +305,8 @@ class StochasticGradientDescent:
 
     def _look_back(self) -> None:
         """Add the block that is over to what `_found_step` goes by."""
+        if self.step != "distance":
+            return
         moves = self.state.totals[MOVES]
         self._moves += moves
         self._squares += moves / self.powers.step**2

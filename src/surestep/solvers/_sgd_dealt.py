@@ -116,6 +116,7 @@ class DealtDescent(StochasticGradientDescent):
         x = state.coordinates[:, X].copy()
         used = int(totals[TIME]) * batch
         if self._length > 0:
+            self._look_back()
             self._way = distance_between(x, state.coordinates[:, REFERENCE])
         if self._length > 0 and used < state.dealt.size and _room_around(x, self._hand) > 0.0:
             dealt = state.dealt[used:].copy()  # the block ended for another reason, see `CLOSED`
