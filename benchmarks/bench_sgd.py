@@ -135,13 +135,13 @@ def report(name: str, X, y: np.ndarray, weights: np.ndarray | None) -> tuple[dic
         best,
         start,
     )
-    safe = found["SVRG, safe"]
     print(f"{'':30}" + "".join(f"{f'epochs to {target:g}':>18}{'seconds':>10}{'/ safe':>8}" for target in TARGETS))
     for method, reached in found.items():
-        cells = "".join(
-            f"{epochs:>18.0f}{seconds:>10.3f}" + (f"{seconds / s[1]:>8.2f}" if "rows" not in method else f"{'':>8}")
-            for (epochs, seconds), s in zip(reached, safe, strict=True)
-        )
+        cells = ""
+        for target, (epochs, seconds) in enumerate(reached):
+            # Fewer rows are not to be compared with all.
+            ratio = "" if "rows" in method else f"{compare(found, method, 'SVRG, safe', target, 1):.2f}"
+            cells += f"{epochs:>18.0f}{seconds:>10.3f}{ratio:>8}"
         print(f"  {method:<28}{cells}")
     print(flush=True)
     return found, costs

@@ -99,6 +99,7 @@ def report(name: str, loss: str, X, y: np.ndarray) -> None:
 def main() -> None:
     for loss in ("logistic", "squared_hinge"):
         report("dense", loss, *unit_rows())
+        report("dense, long rows", loss, *unit_rows(d=2_000))
         for name in ("a9a", "rcv1_subset.binary"):
             try:
                 report(name, loss, *unit_rows_of(name))
