@@ -173,8 +173,9 @@ def _stochastic(cases: list[Case]) -> Finding:
         f"Optimal against uniform, in epochs to the same objective: within a factor of 1.5 in {good} of {len(cases)} "
         f"cases, {_tell(speedups)}. Safe against uniform: {_tell(safe)}. Cases in which one of them did not come 10 % "
         "closer to the minimum than zero is are not counted.",
-        "The step of each sampling is 1/(2L) with L = max_i L_i / (N p_i), and falls: a sampling that draws some rows "
-        "rarely pays with shorter steps, so that it can also be behind.",
+        "Each sampling finds its own step, from the distance it has travelled and the gradients it has seen, at most "
+        "1/(2L) with L = max_i L_i / (N p_i): a sampling that draws some rows rarely can do with shorter steps only, "
+        "so that it can also be behind.",
         _medians(cases, "times faster, safe against uniform", lambda case: case.speedup("safe", "uniform")),
     )
 
