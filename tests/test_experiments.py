@@ -19,6 +19,7 @@ from surestep.experiments.figures import FIGURES, FULL, QUICK, Panel, Scale, dat
 from surestep.experiments.findings import findings, is_like_the_paper
 from surestep.experiments.report import write_report
 from surestep.experiments.runs import Method, is_cut_short, run_methods
+from surestep.solvers.coordinate import CoordinateDescent
 
 pytest.importorskip("matplotlib")
 
@@ -168,6 +169,17 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path, folder):
         for name in one.runs:
             for a, b in zip(one.runs[name], other.runs[name], strict=True):
                 np.testing.assert_array_equal(a.trace["objective"], b.trace["objective"])
+
+
+def test_warming_up_goes_on_until_blocks_have_looked_at_their_bounds(monkeypatch):
+    """What is compiled only at the first look at all coordinates must not be on the clock of the run that counts."""
+    n_looks, look = [], CoordinateDescent._begin_block
+    monkeypatch.setattr(CoordinateDescent, "_begin_block", lambda *a: n_looks.append(1) or look(*a))
+    X, y, _ = data_of("rcv1'", Scale("small", 400, 4.0, 2.0, 1))
+    problem = problem_of(X, y, "squared", "L1")
+    problem = problem.with_regularizer(ss.L1(problem.alpha_max() / 100))
+    Method("safe", options={"sampling": "safe", "step": "exact"}).compile(problem, lambda name: lambda progress: None)
+    assert n_looks
 
 
 def test_a_run_that_is_out_of_budget_is_complete(tmp_path):

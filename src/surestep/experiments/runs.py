@@ -40,9 +40,14 @@ class Method:
     def compile(self, problem: ss.Problem, watch: Watch) -> None:
         """Do a few steps, so that the clock of the next run does not count compiling."""
         if self.is_random:
-            # SGD looks at all data now and then, from the second epoch on; under the optimal sampling in every step.
-            is_short = self.solver == "coordinate_descent" or self.options["sampling"] == "optimal"
-            epochs = 0.01 if is_short else 4.0
+            # Blocks of coordinate steps look at all data after some epochs, SGD from the second epoch on; under the
+            # optimal sampling in every step.
+            sampling, epochs = self.options.get("sampling", "safe"), 0.01
+            if self.solver == "coordinate_descent":
+                in_blocks = sampling == "safe" and self.options.get("bounds", "auto") == "auto"
+                epochs = 12.0 if self.options.get("blocks", in_blocks) is True else epochs
+            elif sampling != "optimal":
+                epochs = 4.0
             self.solve(problem, callbacks=[watch(f"{self.name}, compiling")], max_epochs=epochs, **self.options)
 
 
