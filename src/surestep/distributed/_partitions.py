@@ -93,10 +93,8 @@ class Partitions:
             blocks.append([None] * len(rows))
         else:
             blocks.append(_aligned("sample_weight", sample_weight, X, len(rows)))
-        make, name = (
-            delayed(Part.of, pure=False),
-            f"part-{uuid.uuid4().hex}",
-        )  # keys that begin alike are sent for little
+        make, name = delayed(Part.of, pure=False), f"part-{uuid.uuid4().hex}"
+        # Keys that begin alike are sent for little.
         parts = [make(k, *block, dask_key_name=f"{name}-{k}") for k, block in enumerate(zip(*blocks, strict=True))]
         return cls(client, client.compute(parts))
 
