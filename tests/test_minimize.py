@@ -146,23 +146,23 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes):
     weights = rng.random(17)
     gram = Gram(Products(problem.columns, 17, weights))
     for begin, size in zip(itertools.accumulate([0, *sizes]), sizes, strict=False):
-        gram.extend(members[: begin + size])
-        chosen = A[:, members[: begin + size]]
-        np.testing.assert_allclose(gram.matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
-    weights[:] = rng.random(17)
-    gram.renew()
-    np.testing.assert_allclose(gram.matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
+        # Few weights change, or all, before some join: G is brought up to date, or computed anew.
+        changed = rng.permutation(17)[: rng.choice([0, 3, 17])]
+        weights[changed] = rng.random(changed.size)
+        matrix, chosen = gram.of(members[: begin + size]), A[:, members[: begin + size]]
+        np.testing.assert_allclose(matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
+        np.testing.assert_array_equal(matrix, matrix.T)
 
 
-def test_gram_products_in_several_blocks_of_rows(monkeypatch):
+def test_gram_products_of_some_lines_at_a_time(monkeypatch):
     A, problem = design(3, 400, 20, True, False)
-    monkeypatch.setattr(_gram, "_CACHE", np.uint64(50))
+    monkeypatch.setattr(_gram, "CACHED", 50)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(A, axis=1))]).astype(np.uint64)
     places = np.nonzero(A)[1].astype(np.uint32)
     rows = _gram.Rows(starts, places, A[A != 0.0])
     for kernel in (_gram._add_products, getattr(_gram._add_products, "py_func", _gram._add_products)):
         matrix = np.zeros((20, 20))
-        kernel(problem.columns, rows, problem.weights, np.arange(20), 0, starts[:-1].copy(), matrix)
+        kernel(rows, problem.weights, starts[:-1], 0, matrix)
         np.testing.assert_allclose(np.tril(matrix), np.tril(A.T @ A / 400), atol=1e-13)
 
 
@@ -188,10 +188,11 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     problem = ss.Problem(A, np.ones(30))
     y, rho = np.zeros(20), r.copy()
     rng = np.random.default_rng(0)
-    n_steps, _ = _columns.descend_by_columns(
+    n_steps, _, seconds = _columns.descend_by_columns(
         problem.columns, reg, np.arange(20), np.ones(30), y, rho, 1e-24, rng, 5_000, rent
     )
     assert n_steps < 5_000 * 20
+    assert seconds > 0.0
     np.testing.assert_allclose(rho, r + A @ y, atol=1e-9)
     np.testing.assert_allclose(x, y, atol=1e-8)
 
@@ -256,14 +257,39 @@ def test_a_gram_matrix_pays_for_few_columns_only():
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((2000, 6000), density=0.002, format="csc", rng=rng)
     columns = ss.Problem(X, np.ones(2000)).columns
-    assert _gram.pays(columns, 2000, np.arange(50), growing=True)
-    assert not _gram.pays(columns, 2000, np.arange(6000), growing=False)
+    assert _gram.pays(columns, 2000, np.arange(50), growing=True, curved=False)
+    assert not _gram.pays(columns, 2000, np.arange(6000), growing=False, curved=False)
 
 
 def test_while_the_working_set_grows_a_gram_matrix_pays_for_fewer():
-    columns = ss.Problem(np.ones((1000, 500)), np.ones(1000)).columns
-    assert _gram.pays(columns, 1000, np.arange(500), growing=False)
-    assert not _gram.pays(columns, 1000, np.arange(500), growing=True)
+    columns = ss.Problem(np.ones((1000, 1000)), np.ones(1000)).columns
+    assert _gram.pays(columns, 1000, np.arange(1000), growing=False, curved=False)
+    assert not _gram.pays(columns, 1000, np.arange(1000), growing=True, curved=False)
+
+
+def test_a_loss_that_bends_gets_a_gram_matrix_when_columns_have_taken_its_time():
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((1000, 3000), density=0.05, format="csc", rng=rng)
+    columns = ss.Problem(X, np.ones(1000)).columns
+    assert not _gram.pays(columns, 1000, np.arange(3000), growing=False, curved=True)
+    assert _gram.pays(columns, 1000, np.arange(3000), growing=False, curved=True, spent=1e9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_models_by_columns_and_by_gram_matrices_that_lag_behind_end_alike(loss, sparse, monkeypatch):
+    A, _ = design(1, 120, 60, False, False)
+    y = np.where(A @ np.random.default_rng(1).standard_normal(60) > 0.0, 1.0, -1.0)
+    y[:20] *= -1.0
+    problem = ss.Problem(scipy.sparse.csc_array(A) if sparse else A, y, loss, ss.L1(0.005))
+    found = []
+    for by_gram in (True, False):
+        monkeypatch.setattr(_samples, "pays", lambda *_, answer=by_gram: answer)
+        result = ss.minimize(problem, tol=1e-12)
+        assert result.status is ss.Status.CONVERGED
+        assert result.trace["gram"][-1] == by_gram
+        found.append(result.coef)
+    np.testing.assert_allclose(*found, atol=1e-6)
 
 
 def test_columns_that_depend_on_each_other_and_a_weak_penalty():
@@ -283,10 +309,15 @@ def test_columns_that_depend_on_each_other_and_a_weak_penalty():
 def test_a_cautious_model_expects_no_loss_below_zero(z, y, name):
     loss = ss.Problem(np.ones((2, 1)), [-1.0, 1.0], name).loss
     d = np.zeros(1)
-    curvatures(loss, np.array([z]), np.array([y]), np.ones(1), 0.0, 1.0, d)
+    curvatures(loss, np.array([z]), np.array([y]), np.ones(1), 0.0, 1.0, 0.0, d)
     value, u = losses.value(loss, z, y), losses.derivative(loss, z, y)
     assert losses.second_derivative(loss, z, y) <= d[0] <= losses.smoothness(loss) * (1.0 + 1e-12)
     assert u == 0.0 or value - u * u / (2.0 * d[0]) >= -1e-12 * value
+    near = np.array([1.15 * d[0]])
+    curvatures(loss, np.array([z]), np.array([y]), np.ones(1), 0.0, 1.0, 0.2, near)
+    assert near[0] == 1.15 * d[0]  # within the slack
+    curvatures(loss, np.array([z]), np.array([y]), np.ones(1), 0.0, 1.0, 0.1, near)
+    assert near[0] == d[0]
 
 
 # Smooth problems
@@ -308,7 +339,7 @@ def test_newton_steps_solve_their_equations(loss, fit_intercept, way, monkeypatc
     for _ in range(2):
         samples._weights[:], c = rng.random(n) / n, rng.standard_normal(problem.n_coordinates)
         hessian = A.T @ (samples._weights[:, None] * A) + np.diag(problem.penalty.l2)
-        step = newton.step(True, c, 1e-12)
+        step = newton.step(c, 1e-12)
         np.testing.assert_allclose(hessian @ step, -c, atol=1e-8)
     result = ss.minimize(problem, tol=1e-10)
     assert result.status.success

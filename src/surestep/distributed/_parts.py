@@ -260,6 +260,9 @@ def serve(parts: list[Part], order: Order) -> Served:
     name, arguments = order.commands[-1]
     if name == "lines":
         value = _packed_lines(fits, *arguments)
+    elif name == "matrix":  # of all rows
+        matrix = fits[0].matrix(*arguments)
+        value = matrix[lower(*matrix.shape)]
     else:
         value = total([getattr(samples, name)(*arguments) for samples in fits])
     for part, samples in zip(parts, fits, strict=True):

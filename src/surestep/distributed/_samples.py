@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surestep import losses
 from surestep.distributed._parts import Command, Order, lower
 from surestep.distributed._problem import PartitionedProblem
 from surestep.regularizers import Separable
-from surestep.solvers._gram import mirror
+from surestep.solvers._gram import Gram, mirror
 from surestep.solvers._samples import Samples, samples_of
 
 Array = NDArray[np.float64]
@@ -43,6 +45,8 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         self._known: dict[float, float] = {}  # slopes that were asked for along with others
         self._before = self._communicated()
         self.whole = problem.partitions.n_parts == 1
+        self._curved = not isinstance(problem.loss, losses.Squared)
+        self._gram = Gram(self)
 
     def __exit__(self, *_: object) -> None:
         self._partitions.forget(self._fit)
@@ -91,20 +95,33 @@ class PartitionedSamples(AbstractContextManager[Samples]):
 
     # --- The quadratic model
 
-    def bend(self, least: float, caution: float = 0.0) -> bool:
-        self._tell("bend", least, caution)
-        return True
+    def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
+        self._tell("bend", least, caution, slack)
 
     def model_gradient(self, members: Integers) -> Array:
         gradient = self._ask("model_gradient", members)
         self._log.append(("model_gradient", (members,)))
         return np.asarray(gradient)
 
+    def matrix(self, members: Integers) -> Array:
+        if not (self.whole and self._curved):
+            return self._gram.of(members)
+        matrix = np.zeros((members.size, members.size))  # kept up to date by the worker
+        matrix[lower(*matrix.shape)] = self._ask("matrix", members)
+        mirror(matrix)
+        return matrix
+
+    def renew(self, matrix: Array) -> bool:
+        """See `Source`: what has changed is not known here."""
+        return not self._curved
+
     def join(self, new: Integers) -> None:
+        """See `Source`."""
         self._members = np.concatenate([self._members, new])
         self._tell("join", new)
 
     def add_lines(self, first: int, out: Array) -> None:
+        """See `Source`."""
         out[lower(*out.shape)] += self._ask("lines", first, out.shape[1])
         mirror(out[:, first:])
 
@@ -120,6 +137,12 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         after, n_steps = self._ask("descend", reg, members, x, enough, max_sweeps)
         return after, n_steps
+
+    def prices(self, matrix: str) -> tuple[float, float]:
+        if self.whole:
+            of_product, of_matrix = self._ask("prices", matrix)
+            return of_product, of_matrix
+        return math.inf, 0.0  # a product is an exchange with all workers
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
         return np.asarray(self._ask("solve_over_samples", l2, c))

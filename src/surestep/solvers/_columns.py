@@ -22,7 +22,7 @@ from surestep._jit import jit
 from surestep.bounds.choose import lengths
 from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Orthant, Price, Products, block_of, descend_on_gram, jump, orthant_of
+from surestep.solvers._gram import Gram, Orthant, Price, Products, block_of, orthant_of, solve_on_gram
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
@@ -30,9 +30,6 @@ Integers = NDArray[np.int64]
 
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
 _SWEEPS, _ITERATIONS = 15, 10
-
-# Direct solves in a row, at most; and updates between two.
-_JUMPS, _FEWEST_UPDATES = 20, 500
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
@@ -127,11 +124,12 @@ def descend_by_columns(
     rng: np.random.Generator,
     max_sweeps: int,
     rent: float = 0.0,
-) -> tuple[int, float]:
+) -> tuple[int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
     x and the residual r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that sweeps
-    have taken since the last Gram matrix, in this model and others. Returns how many steps were tried, and the rent.
+    have taken since the last Gram matrix, in this model and others. Returns how many steps were tried, the rent, and
+    the time that all of this takes.
     """
     n = members.size
     curvature, room = np.empty(n), np.empty(n, np.int64)
@@ -141,11 +139,12 @@ def descend_by_columns(
     columns = scaled(columns, members, roots)
     rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
     held, price = _Held(columns, rho.size), Price.of(columns, rho.size)
-    places, n_steps, inner = np.arange(n), 0, enough
+    places, n_steps, inner, spent = np.arange(n), 0, enough, price.entries
     for sweep in range(1, max_sweeps + 1):
         n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
         n_steps += places.size
-        rent += places.size * price.step
+        cost = places.size * price.step
+        rent, spent = rent + cost, spent + cost
         if places.size == n:
             if largest <= enough:
                 break
@@ -156,12 +155,14 @@ def descend_by_columns(
         # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
         if sweep > 2 and rent > price.of_gram(places.size):
             _solve_on_gram(columns, reg, places, held, x, rho, enough)
+            spent += price.of_gram(places.size)
             places, rent = np.arange(n), 0.0
         elif sweep % _SWEEPS == 0:
             _go_towards(columns, orthant_of(reg, x), curvature, x, rho)
-            rent += _ITERATIONS * places.size * price.step
+            cost = _ITERATIONS * places.size * price.step
+            rent, spent = rent + cost, spent + cost
     np.multiply(roots, rho, out=residual)
-    return n_steps, rent
+    return n_steps, rent, spent
 
 
 class _Held:
@@ -174,9 +175,8 @@ class _Held:
     def block(self, places: Integers) -> Array:
         """Return that of some columns."""
         self._held = np.concatenate([self._held, np.setdiff1d(places, self._held, assume_unique=True)])
-        self._gram.extend(self._held)
         order = np.argsort(self._held)
-        return block_of(self._gram.matrix, order[np.searchsorted(self._held, places, sorter=order)])
+        return block_of(self._gram.of(self._held), order[np.searchsorted(self._held, places, sorter=order)])
 
 
 def _solve_on_gram(
@@ -186,13 +186,7 @@ def _solve_on_gram(
     chosen, at, matrix = Separable(*(array[places] for array in reg)), x[places], held.block(places)
     g = np.empty(places.size)
     dots(columns, places, rho, g)
-    curvature = np.maximum(np.diagonal(matrix) + chosen.l2, np.finfo(float).tiny)
-    for _ in range(_JUMPS):
-        jump(chosen, at, g, matrix)
-        # As many updates as take the time of a direct solve.
-        n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(at)) ** 3 // (36 * at.size))
-        if descend_on_gram(chosen, at, g, curvature, matrix, enough, n_updates) < n_updates:
-            break
+    solve_on_gram(chosen, at, g, matrix, enough)
     combine(columns, places, at - x[places], rho)
     x[places] = at
 

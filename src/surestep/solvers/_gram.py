@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from surestep._jit import VECTORIZE, jit
@@ -24,18 +23,17 @@ Integers = NDArray[np.int64]
 # Coordinates whose step gains at least this part of the most that one can gain are stepped on in one sweep.
 _NEARLY_BEST = 0.1
 
+# Direct solves for a model, at most; updates before each, at least; and its ridge, as a part of the diagonal.
+_JUMPS, _FEWEST_UPDATES, _RIDGE = 200, 50, 1e-10
 
-# Ridge of a direct solve, as a part of the diagonal.
-_RIDGE = 1e-10
-
-# Samples that a product of dense columns takes at a time, at least; entries of all columns that it aims at.
+# Samples that a product of dense columns takes at a time, at least; entries that stay in the cache.
 _FEWEST_SAMPLES, CACHED = 256, 2**18
+
+# Side of the tiles by which a matrix is mirrored.
+_TILE = 32
 
 # A line of G with so many entries and its gradient stay in the first-level cache.
 _LINE = 1500
-
-# Entries of rows that stay in the second-level cache.
-_CACHE = np.uint64(30_000)
 
 
 class Rows(NamedTuple):
@@ -83,40 +81,26 @@ def _append(columns: Any, members: Integers, first: int, rows: Rows, ends: NDArr
 
 
 @jit
-def _add_products(
-    columns: Any,
-    rows: Rows,
-    weights: Array,
-    members: Integers,
-    first: int,
-    at: NDArray[np.uint64],
-    lines: Array,
-) -> None:
-    """Add products to the lines of G from ``first`` on, below the diagonal; their entries begin at ``at`` in each row.
+def _add_products(rows: Rows, weights: Array, begin: NDArray[np.uint64], first: int, lines: Array) -> None:
+    """Add d_i a_i a_i^T of all rows to the lines of G from ``first`` on, below the diagonal.
 
-    Some rows of A at a time, as many as stay in the cache; for these, line by line of G, entry by entry of its column,
-    along the row of that entry: writes go to one line, reads are in order.
+    In row i these are the lines of its entries from ``begin[i]`` on. As many lines at a time as stay in the cache.
     """
-    n_rows = np.uint64(at.size)
-    next_entry = np.zeros(members.size, np.uint64)
-    begin = np.uint64(0)
-    while begin < n_rows:
-        end = begin + np.uint64(1)
-        while end < n_rows and rows.starts[end + np.uint64(1)] - rows.starts[begin] <= _CACHE:
-            end += np.uint64(1)
-        for p in range(first, members.size):
-            line, k, n = lines[p - first], next_entry[p], n_entries(columns, members[p])
-            while k < n:
-                i, value = entry(columns, members[p], k)
-                if i >= end:
-                    break
+    at, before, until = begin.copy(), np.uint32(first), 0
+    size = max(1, CACHED // (first + lines.shape[0]))
+    while until < lines.shape[0]:
+        until = min(until + size, lines.shape[0])
+        stop = np.uint32(first + until)
+        for i in range(weights.size):
+            if weights[i] == 0.0:
+                continue
+            start, k = rows.starts[i], at[i]
+            while k < rows.starts[i + 1] and rows.places[k] < stop:
+                line, scaled = lines[rows.places[k] - before], weights[i] * rows.values[k]
                 k += np.uint64(1)
-                at[i] += np.uint64(1)
-                scaled = weights[i] * value
-                for m in range(rows.starts[i], at[i]):
+                for m in range(start, k):
                     line[rows.places[m]] += scaled * rows.values[m]
-            next_entry[p] = k
-        begin = end
+            at[i] = k
 
 
 class Orthant(NamedTuple):
@@ -152,6 +136,9 @@ def orthant_of(reg: Any, x: Array) -> Orthant:
 class Source(Protocol):
     """Where the lines of a Gram matrix come from."""
 
+    def renew(self, matrix: Array) -> bool:
+        """Bring G up to date with the weights d; False if it is better to compute it anew."""
+
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W."""
 
@@ -160,57 +147,62 @@ class Source(Protocol):
 
 
 class Gram:
-    """The matrix G = A_W^T diag(d) A_W, extended as members join W.
-
-    Attributes
-    ----------
-    matrix : array of shape (|W|, |W|), a view
-    """
+    """The matrix G = A_W^T diag(d) A_W, extended as members join W."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._n = 0
         self._store = np.zeros((0, 0))
 
-    @property
-    def matrix(self) -> Array:
-        """G, a view."""
-        return self._store[: self._n, : self._n]
-
-    def extend(self, members: Integers, later: bool = False) -> None:
-        """Let W grow to these members, the old ones first; ``later``: the lines of the new are left to `renew`."""
-        first, self._n = self._n, members.size
-        if first == self._n:
-            return
-        if self._n > self._store.shape[0]:
-            store = np.zeros((2 * self._n, 2 * self._n))
+    def of(self, members: Integers) -> Array:
+        """Let W grow to these members, the old ones first; return G, a view, for the weights d as they are now."""
+        first, n = self._n, members.size
+        if not self._source.renew(self._store[:first, :first]):
+            first = 0
+        if n > self._store.shape[0]:
+            store = np.zeros((2 * n, 2 * n))
             store[:first, :first] = self._store[:first, :first]
             self._store = store
-        self._source.join(members[first:])
-        if later:
-            return
-        matrix = self.matrix
-        self._source.add_lines(first, matrix[first:])
-        matrix[:first, first:] = matrix[first:, :first].T
-
-    def renew(self) -> None:
-        """Compute the matrix anew: the weights d have changed."""
-        matrix = self.matrix
-        matrix[:] = 0.0
-        self._source.add_lines(0, matrix)
+        if n > self._n:
+            self._source.join(members[self._n :])
+            self._n = n
+        matrix = self._store[:n, :n]
+        if first < n:
+            matrix[first:] = 0.0
+            self._source.add_lines(first, matrix[first:])
+            matrix[:first, first:] = matrix[first:, :first].T
+        return matrix
 
 
 class Products:
     """The products that make a Gram matrix, of columns in one place; ``weights`` are d, which may be changed."""
 
     def __init__(self, columns: Lines, n_samples: int, weights: Array) -> None:
-        self._columns, self._weights = columns, weights
+        self._columns, self._weights, self._used = columns, weights, weights.copy()
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
         self._n_samples = n_samples
         self._rows = Rows(np.zeros(n_samples + 1, np.uint64), np.empty(0, np.uint32), np.empty(0))
         self._begin = self._rows.starts[:-1]  # where, in each row, the newest members begin
         self._members = np.empty(0, np.int64)
+
+    def renew(self, matrix: Array) -> bool:
+        """Bring G up to date with the weights d, row by row; False if it is better to compute it anew."""
+        change = self._weights - self._used
+        changed = np.flatnonzero(change)
+        if changed.size == 0:
+            return True
+        self._used[:] = self._weights
+        # BLAS takes half the time for a product of a matrix with itself.
+        if (2 if self._dense is None else 4) * changed.size > self._n_samples:
+            return False
+        if self._dense is not None:
+            lines = self._gather(changed)
+            matrix += (lines * change[changed]) @ lines.T
+        else:
+            _add_products(self._rows, change, self._rows.starts[:-1], 0, matrix)
+        mirror(matrix)
+        return True
 
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W."""
@@ -237,48 +229,54 @@ class Products:
             # By BLAS, which takes half the time where both factors are the same; some samples at a time, in the cache.
             size = max(_FEWEST_SAMPLES, CACHED // self._members.size)
             for begin in range(0, self._n_samples, size):
-                lines = self._gather(self._members, slice(begin, begin + size))
+                part = slice(begin, begin + size)
+                lines = self._gather(part) * np.sqrt(self._weights[part])
                 out += lines[first:] @ lines.T
         else:
-            at = (self._begin if first > 0 else self._rows.starts[:-1]).copy()
-            _add_products(self._columns, self._rows, self._weights, self._members, first, at, out)
+            _add_products(self._rows, self._weights, self._begin if first > 0 else self._rows.starts[:-1], first, out)
         mirror(out[:, first:])
 
-    def _gather(self, members: Integers, part: slice) -> Array:
-        """Return some samples of the columns of some members, times the roots of their weights."""
+    def _gather(self, part: Any) -> Array:
+        """Return some samples of the columns of W."""
         assert self._dense is not None
-        roots = np.sqrt(self._weights[part])
-        is_column = members < self._dense.shape[0]
+        is_column = self._members < self._dense.shape[0]
         if is_column.all():
-            return np.asarray(self._dense[members, part] * roots)
-        lines = np.empty((members.size, roots.size))
-        lines[is_column] = self._dense[members[is_column], part]
-        lines[~is_column] = 1.0  # the intercept
-        lines *= roots
+            return np.asarray(self._dense[self._members if isinstance(part, slice) else self._members[:, None], part])
+        lines = np.ones((self._members.size, self._weights[part].size))  # one of them is that of the intercept
+        columns = self._members[is_column]
+        lines[is_column] = self._dense[columns if isinstance(part, slice) else columns[:, None], part]
         return lines
 
 
-def pays(columns: Lines, n_samples: int, members: Integers, growing: bool) -> bool:
+def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curved: bool, spent: float = 0.0) -> bool:
     """Whether W is better worked on by its Gram matrix than by its columns.
 
-    Counted in nanoseconds (measured): the products of entries, and ten updates of all gradient entries for each
-    member; against reading the columns 350 times, in calls that take some time even if there is nothing to do. While W
-    is ``growing`` it is solved roughly, which takes a tenth of that; most products would be of no use if in the end W
-    is too large.
+    Counted in nanoseconds (measured): the products of entries, and updates of all gradient entries, ten for each member
+    and more in large W; against reading the columns 350 times. While W is ``growing`` it is solved roughly, which takes
+    a tenth of that; most products would be of no use if in the end W is too large.
+
+    For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
+    widely: thirty times for sure, and the time that was ``spent`` on columns so far is what will be spent again.
     """
-    n_reads = 35 if growing else 350
-    inner = columns.lines if isinstance(columns, WithIntercept) else columns
     n = members.size
-    if isinstance(inner, Dense):
+    inner = columns.lines if isinstance(columns, WithIntercept) else columns
+    is_dense = isinstance(inner, Dense)
+    n_grams, n_updates, n_reads = 1.0, 10.0 + 0.004 * n, 350.0
+    if curved:
+        n_grams, n_updates, n_reads = 2.5, 10.0, 150.0 if is_dense else 30.0
+    elif growing:
+        n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
+    if is_dense:
         products, n_entries, per_product, per_entry = 0.5 * n * n * n_samples, n * n_samples, 0.07, 0.25
     else:
         counts = np.zeros(n_samples + 1, np.uint64)
         _count(columns, members, counts)
         per_row = counts.astype(float)
         products, n_entries, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.0
-        per_product = 1.5 if n < _LINE else 4.0
+        per_product = min(0.8 + 0.0005 * n, 2.2)
     per_update = 0.4 * n if n < _LINE else 0.9 * n
-    return bool(per_product * products + 10 * n * per_update < n_reads * per_entry * n_entries + 5e6)
+    by_gram = n_grams * per_product * products + n_updates * n * per_update
+    return bool(by_gram < n_reads * per_entry * n_entries + spent + (2e5 if curved else 5e6))
 
 
 class Price(NamedTuple):
@@ -290,14 +288,15 @@ class Price(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, columns: Dense | Sparse, n_samples: int) -> Price:
-        """Return that of the columns of W; a step reads one of them twice."""
-        n = columns.values.shape[0] if isinstance(columns, Dense) else columns.starts.size - 1
+    def of(cls, columns: Dense | Sparse, n_samples: int, by_samples: bool = False) -> Price:
+        """Return that of some columns; or that of their rows."""
         if isinstance(columns, Dense):
-            return cls(0.5 * n_samples + 50.0, 2.0 * n * n_samples, 0.07 * n * n * n_samples, n)
-        per_row = np.bincount(columns.indices, minlength=n_samples).astype(float)
-        n_entries = float(per_row.sum())
-        return cls(2.0 * n_entries / n + 50.0, 50.0 * n_entries, 1.5 * float(per_row @ per_row), n)
+            n, length = columns.values.shape[:: -1 if by_samples else 1]
+            return cls(0.5 * length + 50.0, 2.0 * n * length, 0.07 * n * n * length, n)
+        n = n_samples if by_samples else columns.starts.size - 1
+        across = np.diff(columns.starts) if by_samples else np.bincount(columns.indices, minlength=n_samples)
+        counts, n_entries = across.astype(float), float(columns.indices.size)
+        return cls(2.0 * n_entries / n + 50.0, 12.0 * n_entries, 0.6 * float(counts @ counts), n)
 
     def of_gram(self, n: int) -> float:
         """Of a Gram matrix of so many members of W, and a direct solve."""
@@ -307,10 +306,12 @@ class Price(NamedTuple):
 
 @jit
 def mirror(matrix: Array) -> None:
-    """Copy the part below the diagonal to the part above it."""
-    for p in range(matrix.shape[0]):
-        for q in range(p):
-            matrix[q, p] = matrix[p, q]
+    """Copy the part below the diagonal to the part above it, tile by tile: columns of a large matrix are far apart."""
+    for row in range(0, matrix.shape[0], _TILE):
+        for column in range(0, row + 1, _TILE):
+            for p in range(row, min(row + _TILE, matrix.shape[0])):
+                for q in range(column, min(column + _TILE, p)):
+                    matrix[q, p] = matrix[p, q]
 
 
 @jit
@@ -402,27 +403,80 @@ def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
     return out
 
 
-def lowest_within(orthant: Orthant, block: Array, g: Array) -> Array | None:
-    """Go to the minimiser of a model of some coordinates, given G and its gradient, as if their signs were given.
+@jit
+def _solved(block: Array, right: Array) -> Array:
+    """Solve H v = right; an empty answer where H is not positive."""
+    n, v = right.size, right.copy()
+    try:
+        factor = np.linalg.cholesky(block.T)  # by columns, as LAPACK has it: H is its own transpose
+    except Exception:
+        return np.empty(0)
+    for j in range(n):
+        v[j] /= factor[j, j]
+        for k in range(j + 1, n):
+            v[k] -= v[j] * factor[k, j]
+    for back in range(1, n + 1):
+        j = n - back
+        v[j] = (v[j] - _inner(np.asarray(factor[j + 1 :, j]), v[j + 1 :])) / factor[j, j]
+    return v
+
+
+@jit(fastmath=VECTORIZE)
+def _inner(v: Array, w: Array) -> float:
+    total = 0.0
+    for k in range(v.size):
+        total += v[k] * w[k]
+    return total
+
+
+@jit
+def jump(reg: Any, x: Array, g: Array, matrix: Array) -> None:
+    """Go towards the minimiser over the coordinates that are not zero by a direct solve, as if signs were given.
 
     Coordinates that would change their sign or leave their bounds on the way stop at zero, or at the bound; it ends
-    where the model is lowest. None where the columns have no entries.
+    where the model is lowest. Nothing happens where the columns have no entries.
     """
-    diagonal = np.einsum("ii->i", block)
-    diagonal += orthant.l2
-    matrix = block.T.copy(order="F")
-    # Columns that depend on each other let a coordinate grow until others stop: a way down like any other.
-    np.einsum("ii->i", matrix)[:] *= 1.0 + _RIDGE
-    c = g + orthant.slope
-    _, step, failed = scipy.linalg.lapack.dposv(matrix, -c, lower=1, overwrite_a=1)
-    return None if failed or not np.isfinite(step).all() else np.asarray(_follow(orthant, block, c, step))
-
-
-def jump(reg: Separable, x: Array, g: Array, matrix: Array) -> None:
-    """Go towards the minimiser over the coordinates that are not zero, by a direct solve."""
     orthant = orthant_of(reg, x)
     places = orthant.places
-    after = lowest_within(orthant, block_of(matrix, places), g[places])
-    if after is not None:
-        g += (after - orthant.x) @ matrix[places]
-        x[places] = after
+    block, c = block_of(matrix, places), g[places] + orthant.slope
+    ridged = block.copy()
+    for k in range(places.size):
+        block[k, k] += orthant.l2[k]
+        # Columns that depend on each other let a coordinate grow until others stop: a way down like any other.
+        ridged[k, k] = block[k, k] * (1.0 + _RIDGE)
+    step = _solved(ridged, -c)
+    if step.size < places.size or not np.isfinite(step).all():
+        return
+    after = _follow(orthant, block, c, step)
+    for k in range(places.size):
+        if after[k] != orthant.x[k]:
+            _add_line(g, after[k] - orthant.x[k], matrix[places[k]])
+            x[places[k]] = after[k]
+
+
+@jit
+def _descend_and_jump(
+    reg: Any, x: Array, g: Array, curvature: Array, matrix: Array, enough: float, n_updates: int
+) -> int:
+    """Do some updates and, unless that was enough, a direct solve; return the number of updates."""
+    done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates)
+    if done >= n_updates:
+        jump(reg, x, g, matrix)
+    return done
+
+
+def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: float) -> int:
+    """Minimise the model until no coordinate gains more than ``enough``; x and its gradient g are changed in place.
+
+    By updates, as many as take the time of a direct solve, then the direct solve; again and again. Returns the number
+    of updates.
+    """
+    curvature = np.maximum(np.diagonal(matrix) + reg.l2, np.finfo(float).tiny)
+    n_steps = 0
+    for _ in range(_JUMPS):
+        n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
+        done = _descend_and_jump(reg, x, g, curvature, matrix, enough, n_updates)
+        n_steps += done
+        if done < n_updates:
+            break
+    return n_steps

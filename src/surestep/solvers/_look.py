@@ -43,20 +43,34 @@ def uncertified(x: Array, member: NDArray[np.bool_], until: Array, travelled: fl
 
 
 @jit
-def certify(reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, listed: Integers, until: Array) -> Integers:
-    """Find out until when the listed coordinates stay, given their gradient; list those not zero or not optimal.
+def certify(
+    reg: Any,
+    norms: Array,
+    x: Array,
+    found: Array,
+    now: float,
+    listed: Integers,
+    lengths: Integers,
+    gradient: Array,
+    seen: Array,
+    until: Array,
+) -> tuple[Integers, int]:
+    """Note the gradient entries found of the listed coordinates, and until when they stay.
 
-    ``seen`` is where r was when the gradient was taken, less what rounding may hide.
+    ``now`` is where r is, less what rounding may hide. Lists those not zero or not optimal; and returns the entries of
+    all listed.
     """
-    moving, n = np.empty(listed.size, np.int64), 0
+    moving, n, n_entries = np.empty(listed.size, np.int64), 0, 0
     for t in range(listed.size):
         j = listed[t]
-        outside = signed_distance(reg, j, x[j], gradient[j])
-        until[j] = seen[j] - outside / norms[j] if norms[j] > 0.0 else math.inf
+        n_entries += lengths[j]
+        gradient[j], seen[j] = found[t], now
+        outside = signed_distance(reg, j, x[j], found[t])
+        until[j] = now - outside / norms[j] if norms[j] > 0.0 else math.inf
         if x[j] != 0.0 or outside > 0.0:
             moving[n] = j
             n += 1
-    return moving[:n]
+    return moving[:n], n_entries
 
 
 @jit
@@ -68,43 +82,39 @@ def recertify(reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, un
 
 
 @jit
-def gains_of(reg: Any, x: Array, gradient: Array, smoothness: Array, listed: Integers, out: Array) -> float:
-    """L_j d_j^2, d_j the step on a coordinate: twice what it is sure to gain. Return the largest c_j / sqrt(L_j).
+def gains_of(reg: Any, x: Array, gradient: Array, smoothness: Array, listed: Integers) -> tuple[Array, float]:
+    """L_j d_j^2, d_j the step on a coordinate: twice what it is sure to gain; and the largest c_j / sqrt(L_j).
 
     Not c_j^2 / L_j, which is no sign of a gain where x_j is about to become zero: the step ends there, however steep.
     """
-    largest = 0.0
+    out, largest = np.zeros(listed.size), 0.0
     for t in range(listed.size):
         j = listed[t]
-        out[t] = 0.0
         if smoothness[j] > 0.0:
             curvature = smoothness[j] + reg.l2[j]
             step = gradient_step(reg, j, x[j], gradient[j], 1.0 / curvature) - x[j]
             out[t] = curvature * step * step
             c = min_subgradient(reg, j, x[j], gradient[j])
             largest = max(largest, c * c / smoothness[j])
-    return math.sqrt(largest)
+    return out, math.sqrt(largest)
 
 
 @jit
-def scale_of(reg: Any, gradient: Array, listed: Integers) -> float:
-    """Largest tau <= 1 for which psi_j*(-tau g_j) is finite for all listed coordinates."""
+def penalty_terms(reg: Any, x: Array, gradient: Array, listed: Integers) -> tuple[float, float, float]:
+    """Largest tau <= 1 for which psi_j*(-tau g_j) is finite for all listed coordinates, and sums over these.
+
+    The penalty, and psi_j(x_j) + psi_j*(-tau g_j) + tau x_j g_j.
+    """
     tau = 1.0
     for t in range(listed.size):
         tau = min(tau, feasible_scale(reg, listed[t], -gradient[listed[t]]))
-    return tau
-
-
-@jit
-def penalty_terms(reg: Any, x: Array, gradient: Array, listed: Integers, tau: float) -> tuple[float, float]:
-    """Penalty, and sum of psi_j(x_j) + psi_j*(-tau g_j) + tau x_j g_j, over the listed coordinates."""
     total = gap = 0.0
     for t in range(listed.size):
         j = listed[t]
         value, v = penalty(reg, j, x[j]), -tau * gradient[j]
         total += value
         gap += value + penalty_conjugate(reg, j, v) - x[j] * v
-    return total, gap
+    return tau, total, gap
 
 
 @jit
@@ -136,14 +146,16 @@ def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array)
 
 
 @jit
-def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, caution: float, out: Array) -> bool:
+def curvatures(
+    loss: Any, z: Array, y: Array, weights: Array, least: float, caution: float, slack: float, out: Array
+) -> None:
     """d_i = s_i loss''(z_i), the weights of the quadratic model; at least some part of the smoothness.
 
     Far on the wrong side losses are nearly linear, and a model with that curvature expects a loss below zero. What
     just reaches zero has u_i^2 / (2 loss(z_i)), which losses that are not negative exceed where they are small; with
-    ``caution`` 1, d_i is no less. Returns whether any has changed.
+    ``caution`` 1, d_i is no less. What has changed by less than the ``slack``, a part of it, stays as it was.
     """
-    floor, changed = least * losses.smoothness(loss), False
+    floor = least * losses.smoothness(loss)
     for i in range(y.size):
         d = 0.0
         if weights[i] > 0.0:
@@ -153,9 +165,8 @@ def curvatures(loss: Any, z: Array, y: Array, weights: Array, least: float, caut
                 if value > 0.0:
                     d = max(d, caution * u * u / (2.0 * value))
             d *= weights[i]
-        changed |= d != out[i]
-        out[i] = d
-    return changed
+        if abs(d - out[i]) > slack * out[i]:
+            out[i] = d
 
 
 @jit

@@ -23,7 +23,7 @@ from surestep.design import product, transposed_product
 from surestep.problem import Problem, squared_norms
 from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
-from surestep.solvers._gram import Products, Source, pays
+from surestep.solvers._gram import Gram, Price, Products, pays
 from surestep.solvers._look import curvatures, loss_terms, residuals, slope
 from surestep.solvers._smooth import OverSamples
 
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class Samples(Source, Protocol):
+class Samples(Protocol):
     """The rows of a problem, wherever they are, and a fit over them: z, the quadratic model, a move.
 
     ``whole``: all rows are in one place, so that steps which read one column at a time can be done there.
@@ -64,8 +64,8 @@ class Samples(Source, Protocol):
     def add(self, members: Integers, change: Array) -> None:
         """z += sum_j change_j a_j."""
 
-    def bend(self, least: float, caution: float = 0.0) -> bool:
-        """Take the curvatures at the present z for d, see `_look.curvatures`; return whether any may have changed."""
+    def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
+        """Take the curvatures at the present z for d, see `_look.curvatures`."""
 
     def model_gradient(self, members: Integers) -> Array:
         """Take the residual at the present z for that of the model; return its gradient."""
@@ -85,11 +85,17 @@ class Samples(Source, Protocol):
     def curved(self, v: Array) -> Array:
         """A^T diag(d) A v."""
 
+    def matrix(self, members: Integers) -> Array:
+        """Gram matrix of some coordinates, those of the last time first."""
+
     def pays(self, members: Integers, growing: bool) -> bool:
         """Whether a Gram matrix pays for these; see `_gram.pays`."""
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         """Minimise the model by its columns, where the rows are whole; return where, and the number of steps."""
+
+    def prices(self, matrix: str) -> tuple[float, float]:
+        """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
         """Do a Newton step by `OverSamples`, where the rows are whole."""
@@ -120,9 +126,10 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
         self._weights = problem.weights.copy()  # d_i of the quadratic model
         self._products = Products(self._columns, n, self._weights)
+        self._gram = Gram(self._products)
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
-        self._rent = 0.0  # see `descend_by_columns`
+        self._rent, self._spent = 0.0, 0.0  # see `descend_by_columns`; in all
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
@@ -163,9 +170,10 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     # --- The quadratic model
 
-    def bend(self, least: float, caution: float = 0.0) -> bool:
-        loss, y, weights = self._data
-        return self._curved and curvatures(loss, self._z, y, weights, least, caution, self._weights)
+    def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
+        if self._curved:
+            loss, y, weights = self._data
+            curvatures(loss, self._z, y, weights, least, caution, slack, self._weights)
 
     def model_gradient(self, members: Integers) -> Array:
         loss, y, weights = self._data
@@ -174,10 +182,15 @@ class LocalSamples(AbstractContextManager[Samples]):
         dots(self._columns, members, self._model_r, out)
         return out
 
+    def matrix(self, members: Integers) -> Array:
+        return self._gram.of(members)
+
     def join(self, new: Integers) -> None:
+        """Let more coordinates be members of W: for those who add up the lines of parts."""
         self._products.join(new)
 
     def add_lines(self, first: int, out: Array) -> None:
+        """See `Products.add_lines`."""
         self._products.add_lines(first, out)
 
     def diagonal(self) -> Array:
@@ -192,14 +205,19 @@ class LocalSamples(AbstractContextManager[Samples]):
         return image
 
     def pays(self, members: Integers, growing: bool) -> bool:
-        return pays(self._columns, self._z.size, members, growing)
+        return pays(self._columns, self._z.size, members, growing, self._curved, self._spent)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         x, rho = x.copy(), self._model_r.copy()
-        n_steps, self._rent = descend_by_columns(
+        n_steps, self._rent, seconds = descend_by_columns(
             self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
         )
+        self._spent += seconds
         return x, n_steps
+
+    def prices(self, matrix: str) -> tuple[float, float]:
+        price = Price.of(self._problem.design.columns, self._z.size, by_samples=matrix == "samples")
+        return price.size * price.step, price.of_gram(price.size)
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
         if self._over_samples is None or not self._over_samples.serves(l2):

@@ -2,11 +2,13 @@
 
     (A^T D A + Lambda) step = -c,    D = diag(s_i loss''(z_i)),    Lambda = diag(l2_j),    c = gradient of f
 
-is solved directly over the features, directly over the samples, or by conjugate gradients, whichever is cheapest.
+is solved by conjugate gradients and, when these have taken the time of a matrix, directly: over the features or the
+samples, whichever are fewer, if these are not too many.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,9 @@ Array = NDArray[np.float64]
 
 # So many unknowns are still solved for directly: n^3 / 3 operations at the speed of BLAS.
 _MOST_DIRECT = 4000
-_MOST_ITERATIONS = 500
+
+# Steps of conjugate gradients for a Newton step, at most; and so few that a matrix of their price is made at once.
+_MOST_ITERATIONS, _FEWEST_ITERATIONS = 500, 20
 
 
 def conjugate_gradients(
@@ -56,8 +60,7 @@ class Newton:
 
     def __init__(self, problem: Problem, samples: Samples) -> None:
         self._samples = samples
-        self.n_products = 0
-        self._gram: Gram | None = None
+        self.n_products, self._rent = 0, 0.0
         self.take_up(problem)
 
     def take_up(self, problem: Problem) -> None:
@@ -66,28 +69,31 @@ class Newton:
         n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
-            self.way = "features"
+            self._matrix = "features"
         elif samples.whole and n <= _MOST_DIRECT and np.all(self._penalised[: problem.n_features]):
-            self.way = "samples"
+            self._matrix = "samples"
         else:
-            self.way = "conjugate gradients"
+            self._matrix = ""
+        self._of_product, self._of_matrix = samples.prices(self._matrix) if self._matrix else (0.0, math.inf)
 
-    def step(self, bent: bool, c: Array, accuracy: float) -> Array:
-        """Return the step for this gradient of f, exactly or to a relative accuracy; ``bent``: the d_i are new."""
+    @property
+    def way(self) -> str:
+        """How the next step is found: "conjugate gradients", or directly over the "features" or "samples"."""
+        # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
+        is_bought = self._rent >= self._of_matrix or self._of_matrix < _FEWEST_ITERATIONS * self._of_product
+        return self._matrix if is_bought else "conjugate gradients"
+
+    def step(self, c: Array, accuracy: float) -> Array:
+        """Return the step for this gradient of f, exactly or to a relative accuracy."""
         if self.way == "features":
-            return self._over_features(bent, c)
+            return self._over_features(c)
         if self.way == "samples":
             return self._samples.solve_over_samples(self._problem.penalty.l2, c)
         return self._by_conjugate_gradients(c, accuracy)
 
-    def _over_features(self, bent: bool, c: Array) -> Array:
+    def _over_features(self, c: Array) -> Array:
         problem = self._problem
-        if self._gram is None:
-            self._gram = Gram(self._samples)
-            self._gram.extend(np.arange(problem.n_coordinates))
-        elif bent:
-            self._gram.renew()
-        matrix = self._gram.matrix.copy()
+        matrix = self._samples.matrix(np.arange(problem.n_coordinates)).copy()
         diagonal = np.diagonal(matrix) + problem.penalty.l2
         # Columns that depend on each other, and no penalty: any of the solutions will do.
         least = 1e-14 * np.maximum(diagonal, np.max(diagonal) * 1e-14)
@@ -101,9 +107,11 @@ class Newton:
 
         def times(v: Array) -> Array:
             self.n_products += 2
+            self._rent += self._of_product
             return self._samples.curved(v) + l2 * v
 
-        return conjugate_gradients(times, -c, inverse, accuracy, _MOST_ITERATIONS)
+        affordable = (self._of_matrix - self._rent) / self._of_product + 1.0 if self._matrix else math.inf
+        return conjugate_gradients(times, -c, inverse, accuracy, int(min(affordable, _MOST_ITERATIONS)))
 
 
 class OverSamples:
@@ -124,8 +132,7 @@ class OverSamples:
                 self._matrix += lines.T @ lines
         else:
             gram = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2))
-            gram.extend(np.arange(n))
-            self._matrix = gram.matrix
+            self._matrix = gram.of(np.arange(n))
 
     def serves(self, l2: Array) -> bool:
         """Whether it is that of this penalty."""

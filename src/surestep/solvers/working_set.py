@@ -17,8 +17,8 @@ from surestep.bounds.tracker import EPS
 from surestep.problem import FENCHEL, Gap, Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
-from surestep.solvers._gram import Gram, descend_on_gram, jump
-from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, scale_of, uncertified
+from surestep.solvers._gram import solve_on_gram
+from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, uncertified
 from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._samples import Samples, samples_of
 from surestep.solvers._smooth import Newton
@@ -34,6 +34,9 @@ _FEWEST = 128
 # coordinates: while many others join it, and when few do. Near the end: until they promise this part of the target.
 _ROUGH, _ACCURATE, _SHARE = 0.3, 0.01, 0.3
 
+# Steps without kinks are found to this part of the accuracy that ends at the target.
+_NEAR = 0.5
+
 # For losses that are not quadratic: models in a round, at most; the accuracy of a model, as a part of its gains, where
 # it costs little to make another and where it costs much; and what it is times, when the last model was good, at least.
 _MODELS, _CHEAP, _DEAR, _BEST = 20, 0.1, 0.01, 1e-3
@@ -41,6 +44,9 @@ _MODELS, _CHEAP, _DEAR, _BEST = 20, 0.1, 0.01, 1e-3
 # Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end. On
 # a working set the penalty sets one; and saturated samples, which are most when it is weak, must not slow it down.
 _LEAST_CURVATURE, _LEAST_ON_SET = 1e-6, 1e-10
+
+# Curvatures that have changed by less than this part of them stay as they are in a Gram matrix.
+_SLACK = 0.2
 
 # How much less cautious a model is than the last one, if that was right.
 _COURAGE = 0.1
@@ -54,9 +60,6 @@ _SWEEPS, _FEWEST_SWEEPS, _LOOKS, _PER_MODEL = 300, 3, 5, 3
 
 # Rounds without any progress after which rounding must be what is in the way.
 _PATIENCE = 5
-
-# Direct solves in a round, at most; and updates before the first.
-_JUMPS, _FEWEST_UPDATES = 200, 50
 
 
 def minimize(
@@ -183,10 +186,7 @@ class _Rounds:
         self._curved = not isinstance(problem.loss, losses.Squared)
         self._members = np.empty(0, np.int64)
         self._caution, self._looks = 1.0, _LOOKS
-        # A Gram matrix for every model of a loss that bends costs more than it brings (measured), where columns can be
-        # read one by one.
-        self._gram = None if self._curved and samples.whole else Gram(samples)
-        self._by_gram, self._growing = self._gram is not None, False
+        self._by_gram, self._growing = True, False
         self.smooth = _is_smooth(problem.penalty)
         self._newton = Newton(problem, samples) if self.smooth else None
         self._begin(problem, target)
@@ -257,17 +257,23 @@ class _Rounds:
         rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         listed = uncertified(x, self._is_member, self._until, self._travelled)
-        self._gradient[listed] = samples.gradient(listed)
-        self._n_listed = int(np.sum(self._lengths[listed]))
+        self._moving, self._n_listed = certify(
+            penalty,
+            problem.norms,
+            x,
+            samples.gradient(listed),
+            self._travelled - 2.0 * rounding,
+            listed,
+            self._lengths,
+            self._gradient,
+            self._seen,
+            self._until,
+        )
         self._n_read += self._n_listed
-        self._seen[listed] = self._travelled - 2.0 * rounding
-        self._moving = certify(penalty, problem.norms, x, self._gradient, self._seen, listed, self._until)
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
-        self._gains = np.empty(self._moving.size)
-        self._violation = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving, self._gains)
-        tau = scale_of(penalty, self._gradient, self._moving)
-        penalties, gap = penalty_terms(penalty, x, self._gradient, self._moving, tau)
+        self._gains, self._violation = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving)
+        tau, penalties, gap = penalty_terms(penalty, x, self._gradient, self._moving)
         mean, more = samples.loss_terms(tau)
         objective = mean + penalties
         if tau == 0.0:
@@ -290,11 +296,9 @@ class _Rounds:
         self._n_new = new.size
         self._is_member[new] = True
         self._members = np.concatenate([self._members, new])
-        if new.size > 0 or growing != self._growing:
-            self._by_gram = self._gram is not None and self._samples.pays(self._members, growing)
+        if new.size > 0 or growing != self._growing or not self._by_gram:
+            self._by_gram = self._samples.pays(self._members, growing)
         self._growing = growing
-        if self._gram is not None and self._by_gram:
-            self._gram.extend(self._members, later=self._curved)
 
     def _solve(self) -> None:
         """Solve on the working set."""
@@ -317,24 +321,22 @@ class _Rounds:
     def _solve_by_models(self, reg: Separable, x: Array, enough: float) -> None:
         """Newton's method on the working set; x is changed in place, and z with it."""
         members, samples = self._members, self._samples
-        gains, all_of_it = np.empty(x.size), np.arange(x.size)
+        all_of_it = np.arange(x.size)
         smoothness = self._problem.smoothness[members]
         growing, n_left = 10 * self._n_new > members.size, math.inf
-        if samples.whole:
+        if not self._by_gram:
             # Steps that take the time of so many looks at everything; of more and more, when few coordinates join.
             self._looks = _LOOKS if growing else 2 * self._looks
             n_left = self._looks * self._n_listed * members.size / max(int(np.sum(self._lengths[members])), 1)
         last = 0.0
         for _ in range(_MODELS):
             g = samples.model_gradient(members)
-            gains_of(reg, x, g, smoothness, all_of_it, gains)
-            largest = float(np.max(gains))
+            largest = float(np.max(gains_of(reg, x, g, smoothness, all_of_it)[0]))
             if largest <= enough or n_left <= 0.0:
                 return
-            if samples.bend(_LEAST_ON_SET, self._caution) and self._gram is not None and self._by_gram:
-                self._gram.renew()
+            samples.bend(_LEAST_ON_SET, self._caution, _SLACK if self._by_gram else 0.0)
             # A model that is far from f need not be solved well; how far it was shows in what it left.
-            accuracy = _CHEAP if samples.whole else _DEAR
+            accuracy = _DEAR if self._by_gram else _CHEAP
             if last > 0.0:
                 accuracy *= min(max(largest / last, _BEST), 1.0)
             before, last = self.n_steps, largest
@@ -351,34 +353,28 @@ class _Rounds:
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
-        if self._gram is None or not self._by_gram:
+        if not self._by_gram:
             after, n_steps = self._samples.descend(reg, self._members, x, enough, max_sweeps)
             self.n_steps += n_steps
             return after
-        x = x.copy()
-        matrix, g = self._gram.matrix, g.copy()
-        curvature = np.maximum(np.diagonal(matrix) + reg.l2, np.finfo(float).tiny)
-        for _ in range(_JUMPS):
-            # As many updates as take the time of a direct solve; then the direct solve.
-            n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
-            done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates)
-            self.n_steps += done
-            if done < n_updates:
-                break
-            jump(reg, x, g, matrix)
-        return x
+        after = x.copy()
+        self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.matrix(self._members), enough)
+        return after
 
     # --- A round without kinks
 
     def _step_everywhere(self, newton: Newton) -> None:
         """Do a step of Newton's method in all coordinates."""
         penalty, x, samples = self._problem.penalty, self.x, self._samples
-        bent = samples.bend(_LEAST_CURVATURE)
+        samples.bend(_LEAST_CURVATURE, slack=_SLACK if newton.way == "features" else 0.0)
         c = self._gradient + penalty.l2 * x
-        # Good enough to converge superlinearly, and no better than the target asks for.
-        accuracy = max(min(0.1, np.sqrt(self._violation)), 1e-10)
+        # Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c.
+        accuracy = min(0.1, math.sqrt(self._violation)) if self._curved else 0.0
+        accuracy = max(
+            accuracy, _NEAR * math.sqrt(self._target / self._gap.gap) if self._gap.gap < np.inf else 0.0, 1e-10
+        )
         before = newton.n_products
-        step = newton.step(bent, c, accuracy)
+        step = newton.step(c, accuracy)
         self._n_read += (newton.n_products - before) * self._n_entries
         self.n_steps += 1
         samples.aim(self._everything, step)
