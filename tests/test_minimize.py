@@ -346,6 +346,41 @@ def test_newton_steps_solve_their_equations(loss, fit_intercept, way, monkeypatc
     assert result.n_epochs < 15
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "huber"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_minimisers_over_samples_and_over_features_are_the_same(loss, fit_intercept, sparse, monkeypatch):
+    A, _ = design(7, 15, 40, False, False)
+    X, y = scipy.sparse.csr_array(A) if sparse else A, np.where(np.arange(15) % 3, 1.0, -1.0)
+    regularizer = ss.L2(0.03, weights=1.0 + np.arange(40) % 4)
+    problem = ss.Problem(X, y, loss, regularizer, fit_intercept=fit_intercept)
+    over_samples = ss.minimize(problem, tol=1e-12)
+    assert over_samples.n_epochs <= 2
+    far = ss.minimize(problem, tol=1e-12, warm_start=np.full(problem.n_coordinates, 5.0))
+    monkeypatch.setattr(_smooth, "_MOST_DIRECT", 0)
+    by_conjugate_gradients = ss.minimize(problem, tol=1e-12)
+    assert by_conjugate_gradients.n_epochs > 2 or loss == "squared"
+    for result in (over_samples, far, by_conjugate_gradients):
+        assert result.status is ss.Status.CONVERGED
+        np.testing.assert_allclose(result.coef, over_samples.coef, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(60, 20), (20, 60)], ids=["features", "samples"])
+def test_conjugate_gradients_are_left_when_they_have_taken_the_time_of_a_matrix(shape, monkeypatch):
+    rng = np.random.default_rng(0)
+    problem = ss.Problem(rng.standard_normal(shape), rng.standard_normal(shape[0]), regularizer=ss.L2(1e-4))
+    monkeypatch.setattr(LocalSamples, "prices", lambda *_: (1.0, 30.0))
+    samples = LocalSamples(problem)
+    newton = _smooth.Newton(problem, samples)
+    c = rng.standard_normal(shape[1])
+    assert newton.way == "conjugate gradients"
+    for _ in range(30):
+        newton.step(c, 0.1)
+    assert newton.way == ("features" if shape[0] > shape[1] else "samples")
+    assert newton.n_products == 60  # two a step of conjugate gradients
+    assert ss.minimize(problem, tol=1e-10).status is ss.Status.CONVERGED
+
+
 def test_separable_data_and_no_penalty():
     """The optimum is at infinity: the violation goes to zero all the same."""
     X = np.array([[1.0], [2.0], [-1.0], [-2.0]])

@@ -176,7 +176,7 @@ def relative_tolerance(problem: Problem, tol: float) -> float:
     """
     share = 1.0
     if problem.fit_intercept:
-        at_zero = problem.objective(np.zeros(problem.n_coordinates))
+        at_zero = problem.objective_at_zero
         share = problem.objective(problem.null_point()) / at_zero if at_zero > 0.0 else 1.0
     if not problem.has_certificate:
         share = math.sqrt(share)

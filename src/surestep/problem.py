@@ -147,7 +147,7 @@ class Problem:
 
     def with_regularizer(self, regularizer: Regularizer | None) -> Problem:
         """Return this problem with another regularizer; data, norms and smoothness are shared."""
-        _ = self.smoothness  # computed here, once, for both
+        _ = self.smoothness, self.objective_at_zero  # computed here, once, for both
         other = copy.copy(self)
         other._bind(regularizer)
         return other
@@ -224,6 +224,11 @@ class Problem:
     def objective(self, x: ArrayLike) -> float:
         """f(x), for an x within the bounds."""
         return self.objective_at(x, self.predictor(x))
+
+    @cached_property
+    def objective_at_zero(self) -> float:
+        """f(0), the same for every regularizer."""
+        return self.objective(np.zeros(self.n_coordinates))
 
     def objective_at(self, x: ArrayLike, z: Array) -> float:
         """f(x) given z = predictor(x)."""

@@ -144,6 +144,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
             return of_product, of_matrix
         return math.inf, 0.0  # a product is an exchange with all workers
 
+    def minimise_over_samples(self, l2: Array, enough: float) -> Array:
+        return np.asarray(self._ask("minimise_over_samples", l2, enough))
+
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
         return np.asarray(self._ask("solve_over_samples", l2, c))
 

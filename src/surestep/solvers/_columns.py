@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Sweeps between two jumps, and steps of conjugate gradients in a jump.
-_SWEEPS, _ITERATIONS = 15, 10
+_SWEEPS, _ITERATIONS = 15, 25
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1

@@ -251,9 +251,9 @@ class Products:
 def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curved: bool, spent: float = 0.0) -> bool:
     """Whether W is better worked on by its Gram matrix than by its columns.
 
-    Counted in nanoseconds (measured): the products of entries, and updates of all gradient entries, ten for each member
-    and more in large W; against reading the columns 350 times. While W is ``growing`` it is solved roughly, which takes
-    a tenth of that; most products would be of no use if in the end W is too large.
+    Counted in nanoseconds (measured): the products of entries, updates of all gradient entries, ten for each member
+    and more in large W, and room for the matrix; against reading the columns 350 times. While W is ``growing`` it is
+    solved roughly, which takes a tenth of that; most products would be of no use if in the end W is too large.
 
     For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
     widely: thirty times for sure, and the time that was ``spent`` on columns so far is what will be spent again.
@@ -275,8 +275,8 @@ def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curve
         products, n_entries, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.0
         per_product = min(0.8 + 0.0005 * n, 2.2)
     per_update = 0.4 * n if n < _LINE else 0.9 * n
-    by_gram = n_grams * per_product * products + n_updates * n * per_update
-    return bool(by_gram < n_reads * per_entry * n_entries + spent + (2e5 if curved else 5e6))
+    by_gram = n_grams * per_product * products + n_updates * n * per_update + 10.0 * n * n
+    return bool(by_gram < n_reads * per_entry * n_entries + 0.5 * spent + (2e5 if curved else 5e6))
 
 
 class Price(NamedTuple):
@@ -292,16 +292,21 @@ class Price(NamedTuple):
         """Return that of some columns; or that of their rows."""
         if isinstance(columns, Dense):
             n, length = columns.values.shape[:: -1 if by_samples else 1]
-            return cls(0.5 * length + 50.0, 2.0 * n * length, 0.07 * n * n * length, n)
+            return cls(0.5 * length + 50.0, 2.0 * n * length, 0.04 * n * n * length, n)
         n = n_samples if by_samples else columns.starts.size - 1
         across = np.diff(columns.starts) if by_samples else np.bincount(columns.indices, minlength=n_samples)
         counts, n_entries = across.astype(float), float(columns.indices.size)
         return cls(2.0 * n_entries / n + 50.0, 12.0 * n_entries, 0.6 * float(counts @ counts), n)
 
     def of_gram(self, n: int) -> float:
-        """Of a Gram matrix of so many members of W, and a direct solve."""
+        """Of a Gram matrix of so many members of W, and descent and direct solves on it."""
         part = n / self.size
         return part * self.entries + part**2 * self.products + 60.0 * n**2 + 0.05 * n**3
+
+    @property
+    def of_factors(self) -> float:
+        """Of the Gram matrix of all, and its factors."""
+        return self.entries + self.products + 10.0 * self.size**2 + 0.02 * self.size**3
 
 
 @jit

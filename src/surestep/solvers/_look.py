@@ -47,25 +47,24 @@ def certify(
     reg: Any,
     norms: Array,
     x: Array,
-    found: Array,
+    gradient: Array,
     now: float,
     listed: Integers,
     lengths: Integers,
-    gradient: Array,
     seen: Array,
     until: Array,
 ) -> tuple[Integers, int]:
-    """Note the gradient entries found of the listed coordinates, and until when they stay.
+    """Find out until when the listed coordinates stay, whose gradient is known.
 
-    ``now`` is where r is, less what rounding may hide. Lists those not zero or not optimal; and returns the entries of
-    all listed.
+    ``now`` is where r is, less what rounding may hide. Lists those not zero or not optimal; and returns the number of
+    entries of all listed.
     """
     moving, n, n_entries = np.empty(listed.size, np.int64), 0, 0
     for t in range(listed.size):
         j = listed[t]
         n_entries += lengths[j]
-        gradient[j], seen[j] = found[t], now
-        outside = signed_distance(reg, j, x[j], found[t])
+        seen[j] = now
+        outside = signed_distance(reg, j, x[j], gradient[j])
         until[j] = now - outside / norms[j] if norms[j] > 0.0 else math.inf
         if x[j] != 0.0 or outside > 0.0:
             moving[n] = j

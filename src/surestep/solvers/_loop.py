@@ -155,8 +155,7 @@ def _diverged(problem: Problem, objective: float, first: float) -> bool:
     """Whether the objective is not finite, or out of all proportion to that at zero and at the start."""
     if abs(objective) <= _DIVERGED * abs(first):
         return False
-    at_zero = abs(problem.objective(np.zeros(problem.n_coordinates)))
-    return not (math.isfinite(objective) and objective <= _DIVERGED * (at_zero + abs(first)))
+    return not (math.isfinite(objective) and objective <= _DIVERGED * (abs(problem.objective_at_zero) + abs(first)))
 
 
 def _better(gap: Gap, best: Gap) -> bool:
@@ -172,8 +171,9 @@ def target_of(problem: Problem, tol: float) -> float:
 
     Where a problem has no certificate: the violation to reach, ``tol`` times that at zero.
     """
-    zero = np.zeros(problem.n_coordinates)
-    return tol * (problem.objective(zero) if problem.has_certificate else evaluate(problem, zero)[1])
+    if problem.has_certificate:
+        return tol * problem.objective_at_zero
+    return tol * evaluate(problem, np.zeros(problem.n_coordinates))[1]
 
 
 def evaluate(problem: Problem, x: Array) -> tuple[Gap, float]:

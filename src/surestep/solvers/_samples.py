@@ -25,7 +25,7 @@ from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
 from surestep.solvers._gram import Gram, Price, Products, pays
 from surestep.solvers._look import curvatures, loss_terms, residuals, slope
-from surestep.solvers._smooth import OverSamples
+from surestep.solvers._over_samples import OverSamples
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -96,6 +96,9 @@ class Samples(Protocol):
 
     def prices(self, matrix: str) -> tuple[float, float]:
         """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
+
+    def minimise_over_samples(self, l2: Array, enough: float) -> Array:
+        """See `OverSamples.minimise`, where the rows are whole."""
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
         """Do a Newton step by `OverSamples`, where the rows are whole."""
@@ -217,12 +220,19 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def prices(self, matrix: str) -> tuple[float, float]:
         price = Price.of(self._problem.design.columns, self._z.size, by_samples=matrix == "samples")
-        return price.size * price.step, price.of_gram(price.size)
+        vectors = 10.0 * self._problem.n_coordinates  # those of conjugate gradients
+        return price.size * price.step + vectors, price.of_factors
+
+    def minimise_over_samples(self, l2: Array, enough: float) -> Array:
+        return self._served(l2).minimise(self._r, enough)
 
     def solve_over_samples(self, l2: Array, c: Array) -> Array:
+        return self._served(l2).step(self._weights, c)
+
+    def _served(self, l2: Array) -> OverSamples:
         if self._over_samples is None or not self._over_samples.serves(l2):
             self._over_samples = OverSamples(self._problem, l2)
-        return self._over_samples.step(self._weights, c)
+        return self._over_samples
 
     # --- A step
 

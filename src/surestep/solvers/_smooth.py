@@ -16,9 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from surestep.design import Dense, product, transposed_product
 from surestep.problem import Problem
-from surestep.solvers._gram import CACHED, Gram, Products
 
 if TYPE_CHECKING:
     from surestep.solvers._samples import Samples
@@ -65,7 +63,7 @@ class Newton:
 
     def take_up(self, problem: Problem) -> None:
         """Go on with a problem that differs in its regularizer."""
-        self._problem, samples = problem, self._samples
+        self._problem, samples, self._was_over_samples = problem, self._samples, False
         n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
@@ -81,7 +79,17 @@ class Newton:
         """How the next step is found: "conjugate gradients", or directly over the "features" or "samples"."""
         # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
         is_bought = self._rent >= self._of_matrix or self._of_matrix < _FEWEST_ITERATIONS * self._of_product
-        return self._matrix if is_bought else "conjugate gradients"
+        return self._matrix if self._matrix and is_bought else "conjugate gradients"
+
+    def buy(self) -> None:
+        """Do without conjugate gradients from now on, if that is possible: they do not get anywhere."""
+        self._rent = math.inf
+
+    def is_over_samples(self) -> bool:
+        """Whether all steps are now to be done over the samples, once: after that, `step` is the more exact."""
+        now = self.way == "samples" and not self._was_over_samples
+        self._was_over_samples |= now
+        return now
 
     def step(self, c: Array, accuracy: float) -> Array:
         """Return the step for this gradient of f, exactly or to a relative accuracy."""
@@ -110,65 +118,10 @@ class Newton:
             self._rent += self._of_product
             return self._samples.curved(v) + l2 * v
 
-        affordable = (self._of_matrix - self._rent) / self._of_product + 1.0 if self._matrix else math.inf
-        return conjugate_gradients(times, -c, inverse, accuracy, int(min(affordable, _MOST_ITERATIONS)))
-
-
-class OverSamples:
-    """Newton's equations for features that are all penalised, solved over the samples by Woodbury's formula.
-
-    With K = X Lambda^-1 X^T, which is computed once; an intercept, which has no penalty, by elimination.
-    """
-
-    def __init__(self, problem: Problem, l2: Array) -> None:
-        self._problem, self._l2 = problem, l2[: problem.n_features]
-        n, columns = problem.n_samples, problem.design.columns
-        if isinstance(columns, Dense):  # as they are: to have them by rows takes longer than all the rest
-            self._matrix = np.zeros((n, n))
-            size = max(1, CACHED // n)
-            for begin in range(0, problem.n_features, size):
-                part = slice(begin, begin + size)
-                lines = columns.values[part] / np.sqrt(self._l2[part, None])
-                self._matrix += lines.T @ lines
-        else:
-            gram = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2))
-            self._matrix = gram.of(np.arange(n))
-
-    def serves(self, l2: Array) -> bool:
-        """Whether it is that of this penalty."""
-        return np.array_equal(self._l2, l2[: self._l2.size])
-
-    def step(self, weights: Array, c: Array) -> Array:
-        """Return the step at a point with these d_i, and this gradient of f."""
-        n, d = weights.size, self._problem.n_features
-        root = np.sqrt(weights)
-        matrix = root[:, None] * self._matrix * root
-        matrix[np.diag_indices(n)] += 1.0
-        factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
-
-        def solve(v: Array) -> Array:
-            """(X^T D X + Lambda)^-1 v."""
-            v = v / self._l2
-            inner = scipy.linalg.cho_solve(factor, root * self._times(v), check_finite=False)
-            return v - self._transposed_times(root * inner) / self._l2
-
-        step = solve(-c[:d])
-        if not self._problem.fit_intercept:
-            return step
-        border = self._transposed_times(weights)
-        across = solve(border)
-        b = (-c[-1] - border @ step) / (weights.sum() - border @ across)
-        return np.append(step - b * across, b)
-
-    def _times(self, v: Array) -> Array:
-        out = np.empty(self._problem.n_samples)
-        product(self._problem.design.columns, v, out)
-        return out
-
-    def _transposed_times(self, v: Array) -> Array:
-        out = np.empty(self._problem.n_features)
-        transposed_product(self._problem.design.columns, v, out)
-        return out
+        most = _MOST_ITERATIONS
+        if self._matrix:
+            most = min(most, math.ceil((self._of_matrix - self._rent) / self._of_product))
+        return conjugate_gradients(times, -c, inverse, accuracy, most)
 
 
 def _solved(matrix: Array, right: Array) -> Array:

@@ -22,6 +22,7 @@ from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, 
 from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._samples import Samples, samples_of
 from surestep.solvers._smooth import Newton
+from surestep.solvers._steps import step_along
 from surestep.trace import Result, Status
 
 Array = NDArray[np.float64]
@@ -34,8 +35,9 @@ _FEWEST = 128
 # coordinates: while many others join it, and when few do. Near the end: until they promise this part of the target.
 _ROUGH, _ACCURATE, _SHARE = 0.3, 0.01, 0.3
 
-# Steps without kinks are found to this part of the accuracy that ends at the target.
-_NEAR = 0.5
+# Steps without kinks are found to this part of the accuracy that ends at the target; shorter ones than this part of
+# them show that curvatures change too fast for steps which take long to find.
+_NEAR, _SHORT = 0.5, 0.1
 
 # For losses that are not quadratic: models in a round, at most; the accuracy of a model, as a part of its gains, where
 # it costs little to make another and where it costs much; and what it is times, when the last model was good, at least.
@@ -50,9 +52,6 @@ _SLACK = 0.2
 
 # How much less cautious a model is than the last one, if that was right.
 _COURAGE = 0.1
-
-# A step is short enough when f falls, at its end, at most this part as fast as at its beginning.
-_FLAT = 0.3
 
 # Sweeps over the columns for a model, at most, and at least; looks whose time a round may take; and sweeps in the time
 # that goes into a model besides.
@@ -178,7 +177,7 @@ class _Rounds:
         # Of every coordinate: the gradient entry when last seen, where the path of r was then (less what rounding may
         # hide), and up to where it is certified to stay.
         self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
-        self._travelled = 0.0
+        self._travelled = self._now = 0.0
         self._lengths = samples.lengths()
         self._longest = int(np.max(self._lengths))
         self._n_entries = int(np.sum(self._lengths[: problem.n_features]))  # stored entries of X
@@ -189,12 +188,12 @@ class _Rounds:
         self._by_gram, self._growing = True, False
         self.smooth = _is_smooth(problem.penalty)
         self._newton = Newton(problem, samples) if self.smooth else None
-        self._begin(problem, target)
+        self._begin(problem, target, moved=True)
 
-    def _begin(self, problem: Problem, target: float) -> None:
+    def _begin(self, problem: Problem, target: float, moved: bool) -> None:
         self._problem, self._target = problem, target
         self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
-        self._look()
+        self._look(moved)
         self._best = self._gap.objective, self._error
 
     def take_up(self, problem: Problem, target: float) -> None:
@@ -202,7 +201,7 @@ class _Rounds:
         if self._newton is not None:
             self._newton.take_up(problem)
         recertify(problem.penalty, problem.norms, self.x, self._gradient, self._seen, self._until)
-        self._begin(problem, target)
+        self._begin(problem, target, moved=False)
 
     def evaluate(self) -> tuple[Gap, float]:
         """Return what the last look found."""
@@ -242,34 +241,18 @@ class _Rounds:
         """What has to become small."""
         return self._gap.gap if self._gap.gap < np.inf else self._violation
 
-    def _look(self) -> None:
+    def _look(self, moved: bool = True) -> None:
         """Compute the gradient entries that matter, what each coordinate promises, and the gap."""
         problem, x, penalty, samples = self._problem, self.x, self._problem.penalty, self._samples
-        if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
-            shift = best_shift(problem.loss, problem.n_samples, samples.shift_sums)
-            x[-1] += shift
-            samples.shift(shift)
-        distance, size = map(math.sqrt, samples.residuals())
-        support = np.flatnonzero(x)
-        moved = float(np.abs(x[support]) @ problem.norms[support])
-        # As in `rounding_of`: sums lose an ulp for each of their terms.
-        smoothness = losses.smoothness(problem.loss)
-        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
-        self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
+        if moved:
+            self._go_on()
         listed = uncertified(x, self._is_member, self._until, self._travelled)
+        stale = listed if moved else listed[self._seen[listed] < self._now]
+        self._gradient[stale] = samples.gradient(stale)
+        self._n_read += int(np.sum(self._lengths[stale]))
         self._moving, self._n_listed = certify(
-            penalty,
-            problem.norms,
-            x,
-            samples.gradient(listed),
-            self._travelled - 2.0 * rounding,
-            listed,
-            self._lengths,
-            self._gradient,
-            self._seen,
-            self._until,
+            penalty, problem.norms, x, self._gradient, self._now, listed, self._lengths, self._seen, self._until
         )
-        self._n_read += self._n_listed
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
         self._gains, self._violation = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving)
@@ -281,6 +264,22 @@ class _Rounds:
         else:
             gap = max(gap + more, 0.0)
             self._gap = Gap(gap, objective, objective - gap, FENCHEL)
+
+    def _go_on(self) -> None:
+        """Take the residual at the present z, and add to the path of r."""
+        problem, x, samples = self._problem, self.x, self._samples
+        if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
+            shift = best_shift(problem.loss, problem.n_samples, samples.shift_sums)
+            x[-1] += shift
+            samples.shift(shift)
+        distance, size = map(math.sqrt, samples.residuals())
+        support = np.flatnonzero(x)
+        moved = float(np.abs(x[support]) @ problem.norms[support])
+        # As in `rounding_of`: sums lose an ulp for each of their terms.
+        smoothness = losses.smoothness(problem.loss)
+        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
+        self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
+        self._now = self._travelled - 2.0 * rounding
 
     # --- A round on the working set
 
@@ -364,8 +363,13 @@ class _Rounds:
     # --- A round without kinks
 
     def _step_everywhere(self, newton: Newton) -> None:
-        """Do a step of Newton's method in all coordinates."""
+        """Do a step of Newton's method in all coordinates; many at once, where that can be done over the samples."""
         penalty, x, samples = self._problem.penalty, self.x, self._samples
+        if newton.is_over_samples():
+            x[:] = samples.minimise_over_samples(penalty.l2, _NEAR * self._target)
+            samples.restart(x)
+            self.n_steps += 1
+            return
         samples.bend(_LEAST_CURVATURE, slack=_SLACK if newton.way == "features" else 0.0)
         c = self._gradient + penalty.l2 * x
         # Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c.
@@ -381,33 +385,18 @@ class _Rounds:
         t = self._step_along(_penalty_change(penalty, x, x + step))
         x += t * step
         samples.go(t)
+        if t < _SHORT:
+            newton.buy()
 
     # --- Part of both
 
     def _step_along(self, more: float) -> float:
         """Return how far to go along the move aimed at, at most 1, where a whole step changes the penalty by ``more``.
 
-        The objective along the step lies below the mean loss plus t * more, a convex function of t that falls at 0. To
-        go no further than where that is lowest cannot raise it; and slopes tell so where values drown in rounding.
+        The objective along the step lies below the mean loss plus t * more, a convex function of t that falls at 0.
         """
-
-        def slope_at(t: float) -> float:
-            return float(self._samples.slopes(t)[0] + more)
-
         steepest, at_high = (float(slope + more) for slope in self._samples.slopes(0.0, 1.0))
-        # Slopes rise: those at 1/2 and 1 bound the rise over either half.
-        if not at_high > 0.0 or slope_at(0.5) + at_high <= 0.0:
-            return 1.0
-        low, high, at_low = 0.0, 1.0, steepest
-        while at_low < _FLAT * steepest and high - low > EPS:
-            # Where a line through the ends of the bracket crosses zero, but not too near to either.
-            t = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
-            at = slope_at(t)
-            if at > 0.0:
-                high, at_high = t, at
-            else:
-                low, at_low = t, at
-        return low
+        return step_along(lambda t: float(self._samples.slopes(t)[0] + more), steepest, at_high)
 
 
 def _is_smooth(reg: Separable) -> bool:
