@@ -58,7 +58,7 @@ QUICK = {"data": ("rcv1_subset", "leu", "a9a"), "fraction": (0.1, 0.01)}
 TARGETS = report.TARGETS
 
 # A solver's sequence ends when a run takes longer than this many times the best so far at 1e-6, or than MOST_SECONDS.
-TIMES_BEST, LEAST_SECONDS, MOST_SECONDS = 10.0, 0.5, 20.0
+TIMES_BEST, LEAST_SECONDS, MOST_SECONDS = 5.0, 0.3, 8.0
 CHECK_SECONDS, LAYOUT_SECONDS = 180.0, 15.0
 
 # How near the reference a solver of our objective must come on a small problem.

@@ -261,11 +261,15 @@ def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curve
     n = members.size
     inner = columns.lines if isinstance(columns, WithIntercept) else columns
     is_dense = isinstance(inner, Dense)
-    n_grams, n_updates, n_reads = 1.0, 10.0 + 0.004 * n, 350.0
+    n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0, 5e6
     if curved:
-        n_grams, n_updates, n_reads = 2.5, 10.0, 150.0 if is_dense else 30.0
+        n_grams, n_updates, n_reads, more = 2.5, 10.0, 150.0 if is_dense else 30.0, 2e5 + 0.5 * spent
     elif growing:
         n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
+    if (
+        curved and n > n_samples
+    ):  # columns that depend on each other take many updates, and are shorter than a line of G
+        n_updates, more = 100.0, 2e5
     if is_dense:
         products, n_entries, per_product, per_entry = 0.5 * n * n * n_samples, n * n_samples, 0.07, 0.25
     else:
@@ -276,7 +280,7 @@ def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curve
         per_product = min(0.8 + 0.0005 * n, 2.2)
     per_update = 0.4 * n if n < _LINE else 0.9 * n
     by_gram = n_grams * per_product * products + n_updates * n * per_update + 10.0 * n * n
-    return bool(by_gram < n_reads * per_entry * n_entries + 0.5 * spent + (2e5 if curved else 5e6))
+    return bool(by_gram < n_reads * per_entry * n_entries + more)
 
 
 class Price(NamedTuple):
