@@ -89,8 +89,8 @@ def table(records):
     """Rows x solvers at 1e-6 in Markdown, one table a task, and what they come to."""
     parts = ["# Seconds to relative suboptimality 1e-6", ""]
     parts += [
-        "One thread; the fastest in bold; -: it did not get there, or was given up: a run longer than some times the best "
-        "ends a solver's row. Ratio: best peer / ours. Passes: ours in full gradients."
+        "One thread; the fastest in bold; -: it did not get there, or was given up, because a run took many times as "
+        "long as the best. Ratio: best peer / ours. Passes: ours in full gradients."
     ]
     parts += [""]
     for task in dict.fromkeys(r.task for r in records):

@@ -32,8 +32,9 @@ Integers = NDArray[np.int64]
 _FEWEST = 128
 
 # A round solves on the working set until steps, in sqrt(L_j) |d_j|, are this part of what they were among all
-# coordinates: while many others join it, and when few do. Near the end: until they promise this part of the target.
-_ROUGH, _ACCURATE, _SHARE = 0.3, 0.01, 0.3
+# coordinates: while many others join it, less so where its Gram matrix makes updates cheap, and when few do. Near the
+# end: until they promise this part of the target.
+_ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 
 # Steps without kinks are found to this part of the accuracy that ends at the target; shorter ones than this part of
 # them show that curvatures change too fast for steps which take long to find.
@@ -305,7 +306,9 @@ class _Rounds:
         reg = Separable(*(array[members] for array in problem.penalty))
         # The gap falls with the size of the steps, f with its square.
         wanted = _SHARE * self._target / self._gap.gap if 0.0 < self._gap.gap < np.inf else 0.0
-        accuracy = _ROUGH if 10 * self._n_new > members.size else _ACCURATE
+        accuracy = _ACCURATE
+        if 10 * self._n_new > members.size:
+            accuracy = _FINER if self._by_gram and not self._curved else _ROUGH
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
