@@ -225,7 +225,10 @@ class Products:
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
-        if self._dense is not None:
+        if self._dense is not None and self._is_most(first):
+            new = self._dense[self._members[first:]] * self._weights
+            out += (new @ self._dense.T)[:, self._members]
+        elif self._dense is not None:
             # By BLAS, which takes half the time where both factors are the same; some samples at a time, in the cache.
             size = max(_FEWEST_SAMPLES, CACHED // self._members.size)
             for begin in range(0, self._n_samples, size):
@@ -235,6 +238,12 @@ class Products:
         else:
             _add_products(self._rows, self._weights, self._begin if first > 0 else self._rows.starts[:-1], first, out)
         mirror(out[:, first:])
+
+    def _is_most(self, first: int) -> bool:
+        """Whether few join a W that has most columns: products with all are less work than to gather those of W."""
+        assert self._dense is not None
+        n, d = self._members.size, self._dense.shape[0]
+        return 2 * n > d and 10 * (n - first) < n and self._dense.dtype == np.float64 and int(np.max(self._members)) < d
 
     def _gather(self, part: Any) -> Array:
         """Return some samples of the columns of W."""
@@ -263,7 +272,7 @@ def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curve
     is_dense = isinstance(inner, Dense)
     n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0, 5e6
     if curved:
-        n_grams, n_updates, n_reads, more = 2.5, 10.0, 150.0 if is_dense else 30.0, 2e5 + 0.5 * spent
+        n_grams, n_updates, n_reads, more = 2.5, 10.0, 250.0 if is_dense else 30.0, 2e5 + 0.5 * spent
     elif growing:
         n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
     if (

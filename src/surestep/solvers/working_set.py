@@ -36,6 +36,9 @@ _FEWEST = 128
 # end: until they promise this part of the target.
 _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 
+# Gaps are far from the target where they are so many times as large.
+_FAR = 1e3
+
 # Steps without kinks are found to this part of the accuracy that ends at the target; shorter ones than this part of
 # them show that curvatures change too fast for steps which take long to find.
 _NEAR, _SHORT = 0.5, 0.1
@@ -296,8 +299,10 @@ class _Rounds:
         self._n_new = new.size
         self._is_member[new] = True
         self._members = np.concatenate([self._members, new])
+        # Near the end it does not pay to begin with a Gram matrix.
+        far = not self._curved or self._gap.gap > _FAR * self._target
         if new.size > 0 or growing != self._growing or not self._by_gram:
-            self._by_gram = self._samples.pays(self._members, growing)
+            self._by_gram = (far or self._by_gram) and self._samples.pays(self._members, growing)
         self._growing = growing
 
     def _solve(self) -> None:
