@@ -176,7 +176,7 @@ def test_wide_data_without_kinks_by_conjugate_gradients(near):
 
 
 def test_only_what_is_not_certified_is_asked_for_and_it_is_counted(near):
-    _, parted = pair(lasso(d=2000, fraction=0.3), 4, near)
+    _, parted = pair(lasso(d=2000, fraction=0.2), 4, near)
     rows = []
     ss.minimize(parted, tol=1e-10, callbacks=[lambda progress: rows.append(dict(progress.row))])
     assert len(rows) > 3

@@ -104,9 +104,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         return np.asarray(gradient)
 
     def matrix(self, members: Integers) -> Array:
-        if not (self.whole and self._curved):
+        if not self.whole:
             return self._gram.of(members)
-        matrix = np.zeros((members.size, members.size))  # kept up to date by the worker
+        matrix = np.zeros((members.size, members.size))  # kept by the worker
         matrix[lower(*matrix.shape)] = self._ask("matrix", members)
         mirror(matrix)
         return matrix

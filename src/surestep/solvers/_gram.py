@@ -8,6 +8,7 @@ column. New members of W extend G; no product is computed twice.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -120,17 +121,21 @@ class Orthant(NamedTuple):
 @jit
 def orthant_of(reg: Any, x: Array) -> Orthant:
     """Return the one around x."""
-    places = np.flatnonzero((x > reg.lower) & (x < reg.upper) & (x != 0.0))
-    n = places.size
-    here, low, high, slope, l2 = x[places], reg.lower[places], reg.upper[places], np.empty(n), reg.l2[places]
+    places, n = np.empty(x.size, np.int64), 0
+    for j in range(x.size):
+        if x[j] != 0.0 and reg.lower[j] < x[j] < reg.upper[j]:
+            places[n] = j
+            n += 1
+    here, low, high, slope, l2 = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for t in range(n):
-        l1 = reg.l1[places[t]]
+        j = places[t]
+        here[t], low[t], high[t], l2[t], l1 = x[j], reg.lower[j], reg.upper[j], reg.l2[j], reg.l1[j]
         slope[t] = l2[t] * here[t] + (l1 if here[t] > 0.0 else -l1)
         if l1 > 0.0 and here[t] > 0.0:
             low[t] = max(low[t], 0.0)
         elif l1 > 0.0:
             high[t] = min(high[t], 0.0)
-    return Orthant(places, here, low, high, slope, l2)
+    return Orthant(places[:n], here, low, high, slope, l2)
 
 
 class Source(Protocol):
@@ -393,27 +398,27 @@ def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
     out of the direction.
     """
     at, low, high = orthant.x, orthant.low, orthant.high
-    n, times = at.size, np.full(at.size, np.inf)
+    n, times, direction, image, slopes, now = at.size, np.empty(at.size), step.copy(), np.zeros(at.size), c.copy(), 0.0
     for k in range(n):
-        if step[k] != 0.0:
-            times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k]
-    order, direction, image, slopes, now = np.argsort(times), step.copy(), np.zeros(n), c.copy(), 0.0
-    for k in range(n):
+        times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k] if step[k] != 0.0 else math.inf
         _add_line(image, step[k], block[k])
-    for stop in range(n + 1):
+    for _ in range(n + 1):
         slope = curvature = 0.0
+        first = -1
         for k in range(n):
             slope += slopes[k] * direction[k]
             curvature += image[k] * direction[k]
-        until = times[order[stop]] if stop < n else np.inf
-        lowest = now - slope / curvature if curvature > 0.0 else np.inf
-        if slope >= 0.0 or lowest <= until or until == np.inf:
-            now = lowest if slope < 0.0 and lowest < np.inf else now
+            if direction[k] != 0.0 and (first < 0 or times[k] < times[first]):
+                first = k
+        until = times[first] if first >= 0 else math.inf
+        lowest = now - slope / curvature if curvature > 0.0 else math.inf
+        if slope >= 0.0 or lowest <= until or until == math.inf:
+            now = lowest if slope < 0.0 and lowest < math.inf else now
             break
         _add_line(slopes, until - now, image)
-        j, now = order[stop], until
-        _add_line(image, -step[j], block[j])
-        direction[j] = 0.0
+        now = until
+        _add_line(image, -step[first], block[first])
+        direction[first] = 0.0
     out = np.empty(n)
     for k in range(n):
         end = high[k] if step[k] > 0.0 else low[k]
@@ -423,28 +428,23 @@ def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
 
 @jit
 def _solved(block: Array, right: Array) -> Array:
-    """Solve H v = right; an empty answer where H is not positive."""
+    """Solve H v = right; not a number where H is not positive."""
     n, v = right.size, right.copy()
     try:
         factor = np.linalg.cholesky(block.T)  # by columns, as LAPACK has it: H is its own transpose
     except Exception:
-        return np.empty(0)
+        v[:] = math.nan
+        return v
     for j in range(n):
         v[j] /= factor[j, j]
         for k in range(j + 1, n):
             v[k] -= v[j] * factor[k, j]
     for back in range(1, n + 1):
         j = n - back
-        v[j] = (v[j] - _inner(np.asarray(factor[j + 1 :, j]), v[j + 1 :])) / factor[j, j]
+        for k in range(j + 1, n):
+            v[j] -= factor[k, j] * v[k]
+        v[j] /= factor[j, j]
     return v
-
-
-@jit(fastmath=VECTORIZE)
-def _inner(v: Array, w: Array) -> float:
-    total = 0.0
-    for k in range(v.size):
-        total += v[k] * w[k]
-    return total
 
 
 @jit
@@ -455,32 +455,23 @@ def jump(reg: Any, x: Array, g: Array, matrix: Array) -> None:
     where the model is lowest. Nothing happens where the columns have no entries.
     """
     orthant = orthant_of(reg, x)
-    places = orthant.places
-    block, c = block_of(matrix, places), g[places] + orthant.slope
-    ridged = block.copy()
-    for k in range(places.size):
-        block[k, k] += orthant.l2[k]
+    places, n = orthant.places, orthant.x.size
+    block, c, minus, diagonal = block_of(matrix, places), np.empty(n), np.empty(n), np.empty(n)
+    for k in range(n):
+        c[k] = g[places[k]] + orthant.slope[k]
+        minus[k], diagonal[k] = -c[k], block[k, k] + orthant.l2[k]
         # Columns that depend on each other let a coordinate grow until others stop: a way down like any other.
-        ridged[k, k] = block[k, k] * (1.0 + _RIDGE)
-    step = _solved(ridged, -c)
-    if step.size < places.size or not np.isfinite(step).all():
-        return
+        block[k, k] = diagonal[k] * (1.0 + _RIDGE)
+    step = _solved(block, minus)
+    for k in range(n):
+        if not math.isfinite(step[k]):
+            return
+        block[k, k] = diagonal[k]
     after = _follow(orthant, block, c, step)
-    for k in range(places.size):
+    for k in range(n):
         if after[k] != orthant.x[k]:
             _add_line(g, after[k] - orthant.x[k], matrix[places[k]])
             x[places[k]] = after[k]
-
-
-@jit
-def _descend_and_jump(
-    reg: Any, x: Array, g: Array, curvature: Array, matrix: Array, enough: float, n_updates: int
-) -> int:
-    """Do some updates and, unless that was enough, a direct solve; return the number of updates."""
-    done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates)
-    if done >= n_updates:
-        jump(reg, x, g, matrix)
-    return done
 
 
 def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: float) -> int:
@@ -493,8 +484,9 @@ def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: flo
     n_steps = 0
     for _ in range(_JUMPS):
         n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
-        done = _descend_and_jump(reg, x, g, curvature, matrix, enough, n_updates)
+        done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates)
         n_steps += done
         if done < n_updates:
             break
+        jump(reg, x, g, matrix)
     return n_steps

@@ -128,8 +128,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         # The residual of the model, which is the last one looked at where the model is exact.
         self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
         self._weights = problem.weights.copy()  # d_i of the quadratic model
-        self._products = Products(self._columns, n, self._weights)
-        self._gram = Gram(self._products)
+        self._put_matrix_away()
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
         self._rent, self._spent = 0.0, 0.0  # see `descend_by_columns`; in all
@@ -188,6 +187,10 @@ class LocalSamples(AbstractContextManager[Samples]):
     def matrix(self, members: Integers) -> Array:
         return self._gram.of(members)
 
+    def _put_matrix_away(self) -> None:
+        self._products = Products(self._columns, self._z.size, self._weights)
+        self._gram = Gram(self._products)
+
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W: for those who add up the lines of parts."""
         self._products.join(new)
@@ -211,6 +214,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         return pays(self._columns, self._z.size, members, growing, self._curved, self._spent)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
+        self._put_matrix_away()  # what follows needs room of its own
         x, rho = x.copy(), self._model_r.copy()
         n_steps, self._rent, seconds = descend_by_columns(
             self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
