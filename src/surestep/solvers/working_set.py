@@ -78,10 +78,11 @@ def minimize(
 
     Works in rounds. In each, the coordinates that promise most join a working set W; the problem is solved on W, with
     all its gradient entries known exactly; then one pass over the columns that are not certified to stay at zero gives
-    the duality gap, and what promises most now. On W: adaptive descent by its Gram matrix, which is extended and never
-    rebuilt, and direct solves for the coordinates that are not zero; or random sweeps over the columns and conjugate
-    gradients, where W is too large for that, and for the quadratic models (Newton's method) of other losses.
-    Problems without an L1 part and bounds are left to Newton's method as a whole.
+    the duality gap, and what promises most now. On W: adaptive descent by its Gram matrix, which is extended and kept
+    up to date, and direct solves for the coordinates that are not zero; or random sweeps over the columns and conjugate
+    gradients, where that is less work. Losses that are not quadratic go by quadratic models (Newton's method).
+    Problems without an L1 part and bounds are left to Newton's method as a whole: by conjugate gradients until these
+    have taken the time of a matrix over features or samples, then by that.
 
     Parameters
     ----------
