@@ -254,11 +254,12 @@ class Products:
         """Return some samples of the columns of W."""
         assert self._dense is not None
         is_column = self._members < self._dense.shape[0]
-        if is_column.all():
-            return np.asarray(self._dense[self._members if isinstance(part, slice) else self._members[:, None], part])
-        lines = np.ones((self._members.size, self._weights[part].size))  # one of them is that of the intercept
         columns = self._members[is_column]
-        lines[is_column] = self._dense[columns if isinstance(part, slice) else columns[:, None], part]
+        found = self._dense[columns if isinstance(part, slice) else columns[:, None], part]
+        if is_column.all():
+            return np.asarray(found)
+        lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
+        lines[is_column] = found
         return lines
 
 

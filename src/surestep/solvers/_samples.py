@@ -131,7 +131,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._put_matrix_away()
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
-        self._rent, self._spent = 0.0, 0.0  # see `descend_by_columns`; in all
+        self._rent, self._spent = 0.0, 0.0  # nanoseconds, see `descend_by_columns`; in all
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
@@ -216,10 +216,10 @@ class LocalSamples(AbstractContextManager[Samples]):
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         self._put_matrix_away()  # what follows needs room of its own
         x, rho = x.copy(), self._model_r.copy()
-        n_steps, self._rent, seconds = descend_by_columns(
+        n_steps, self._rent, spent = descend_by_columns(
             self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
         )
-        self._spent += seconds
+        self._spent += spent
         return x, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:

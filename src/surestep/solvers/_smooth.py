@@ -54,7 +54,10 @@ def conjugate_gradients(
 
 
 class Newton:
-    """Newton steps of one problem; what does not change from step to step is computed once."""
+    """Newton steps of one problem; what does not change from step to step is computed once.
+
+    ``is_fresh``: no steps over the samples were done yet for this regularizer.
+    """
 
     def __init__(self, problem: Problem, samples: Samples) -> None:
         self._samples = samples
@@ -63,7 +66,7 @@ class Newton:
 
     def take_up(self, problem: Problem) -> None:
         """Go on with a problem that differs in its regularizer."""
-        self._problem, samples, self._was_over_samples = problem, self._samples, False
+        self._problem, samples, self.is_fresh = problem, self._samples, True
         n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
@@ -84,12 +87,6 @@ class Newton:
     def buy(self) -> None:
         """Do without conjugate gradients from now on, if that is possible: they do not get anywhere."""
         self._rent = math.inf
-
-    def is_over_samples(self) -> bool:
-        """Whether all steps are now to be done over the samples, once: after that, `step` is the more exact."""
-        now = self.way == "samples" and not self._was_over_samples
-        self._was_over_samples |= now
-        return now
 
     def step(self, c: Array, accuracy: float) -> Array:
         """Return the step for this gradient of f, exactly or to a relative accuracy."""

@@ -374,7 +374,8 @@ class _Rounds:
     def _step_everywhere(self, newton: Newton) -> None:
         """Do a step of Newton's method in all coordinates; many at once, where that can be done over the samples."""
         penalty, x, samples = self._problem.penalty, self.x, self._samples
-        if newton.is_over_samples():
+        if newton.way == "samples" and newton.is_fresh:  # once: near the minimiser `Newton.step` is the more exact
+            newton.is_fresh = False
             x[:] = samples.minimise_over_samples(penalty.l2, _NEAR * self._target)
             samples.restart(x)
             self.n_steps += 1
