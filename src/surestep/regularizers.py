@@ -37,6 +37,13 @@ class Separable(NamedTuple):
     lower: Array
     upper: Array
 
+    def at(self, members: Any) -> Separable:
+        """Return that of some coordinates, not to be written to as the whole is not: one compiled version for both."""
+        part = Separable(*(array[members] for array in self))
+        for array in part:
+            array.flags.writeable = False
+        return part
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regularizer:

@@ -309,7 +309,7 @@ class _Rounds:
     def _solve(self) -> None:
         """Solve on the working set."""
         problem, members = self._problem, self._members
-        reg = Separable(*(array[members] for array in problem.penalty))
+        reg = problem.penalty.at(members)
         # The gap falls with the size of the steps, f with its square.
         wanted = _SHARE * self._target / self._gap.gap if 0.0 < self._gap.gap < np.inf else 0.0
         accuracy = _ACCURATE
@@ -331,6 +331,7 @@ class _Rounds:
         members, samples = self._members, self._samples
         all_of_it = np.arange(x.size)
         smoothness = self._problem.smoothness[members]
+        smoothness.flags.writeable = False  # as that of all is: one compiled version of what reads it
         growing, n_left = 10 * self._n_new > members.size, math.inf
         if not self._by_gram:
             # Steps that take the time of so many looks at everything; of more and more, when few coordinates join.
