@@ -1,7 +1,8 @@
 """Peak memory of a fit beyond the data that it is given: at most twice the data and the Gram matrix of the working set.
 
-Every fit has a process of its own, which reads prepared arrays and first fits a corner of them, so that all code is
-loaded; then the highest memory during the fit is compared to that before it (Linux). One thread, lambda_max / 100.
+Every fit has a process of its own, which reads prepared arrays and fits them once, so that all code is loaded. What is
+freed goes back to the system at once there; then the highest memory during a second fit is compared to that before it
+(Linux). One thread, lambda_max / 100.
 """
 
 import ctypes
@@ -30,7 +31,8 @@ DATA = {
 LAYOUTS = {"rows": (sp.csr_array, np.ascontiguousarray), "columns": (sp.csc_array, np.asfortranarray)}
 PARTS = ("data", "indices", "indptr")
 TASKS = ("lasso", "logistic L1", "ridge")
-CORNER = 500
+# One thread; and arrays from the system directly, so that a second fit finds nothing that the first has left.
+SETTINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
 def strength(task: str, X: Any, y: Any) -> float:
@@ -76,15 +78,13 @@ def forget() -> None:
 def fit(folder: Path, layout: str, shape: tuple[int, int], task: str, alpha: float) -> None:
     """Fit in this process; print the bytes of the fit, and the side of the largest Gram matrix that it used."""
     X, y = load(folder, layout, shape)
-    few = slice(None, None, max(y.size // CORNER, 1))
-    corner = X[few][:, :CORNER].copy()
-    model_of(task, alpha, corner.shape[0]).fit(corner, y[few])
+    model_of(task, alpha, y.size).fit(X, y)
     forget()
     before = memory("VmRSS")
     model = model_of(task, alpha, y.size).fit(X, y)
     used = memory("VmHWM") - before
     trace = model.trace_
-    side = max(trace["gram"] * trace["working_set"]) if task == "lasso" else 0.0
+    side = max(trace["gram"] * trace["working_set"]) if task != "ridge" else 0.0
     print(json.dumps([used, float(side)]))
 
 
@@ -96,7 +96,7 @@ def measure(*arguments: Any) -> tuple[float, float]:
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, **SETTINGS},
         )
     used, side = json.loads(done.stdout)
     return used, 8.0 * side**2

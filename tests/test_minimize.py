@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import surestep as ss
 from surestep import losses
 from surestep.regularizers import Separable
-from surestep.solvers import _columns, _gram, _samples, _smooth, working_set
+from surestep.solvers import _columns, _gram, _prices, _samples, _smooth, working_set
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures
 from surestep.solvers._samples import LocalSamples
@@ -138,8 +138,14 @@ def design(seed, n, d, sparse, intercept):
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.lists(st.integers(1, 6), min_size=1, max_size=4))
-def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes):
+@given(
+    st.integers(0, 10_000),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    st.sampled_from([1, 5, 17]),
+)
+def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n_rows):
     A, problem = design(seed, 17, 24, sparse, intercept)
     rng = np.random.default_rng(seed)
     members = rng.permutation(A.shape[1])[: sum(sizes)]
@@ -149,7 +155,9 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes):
         # Few weights change, or all, before some join: G is brought up to date, or computed anew.
         changed = rng.permutation(17)[: rng.choice([0, 3, 17])]
         weights[changed] = rng.random(changed.size)
-        matrix, chosen = gram.of(members[: begin + size]), A[:, members[: begin + size]]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_gram, "_FEWEST_ROWS", n_rows)  # at a time
+            matrix, chosen = gram.of(members[: begin + size]), A[:, members[: begin + size]]
         np.testing.assert_allclose(matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
         np.testing.assert_array_equal(matrix, matrix.T)
 
@@ -158,11 +166,10 @@ def test_gram_products_of_some_lines_at_a_time(monkeypatch):
     A, problem = design(3, 400, 20, True, False)
     monkeypatch.setattr(_gram, "CACHED", 50)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(A, axis=1))]).astype(np.uint64)
-    places = np.nonzero(A)[1].astype(np.uint32)
-    rows = _gram.Rows(starts, places, A[A != 0.0])
+    rows = _gram.Rows(starts, starts[:-1], np.nonzero(A)[1].astype(np.uint32), A[A != 0.0])
     for kernel in (_gram._add_products, getattr(_gram._add_products, "py_func", _gram._add_products)):
         matrix = np.zeros((20, 20))
-        kernel(rows, problem.weights, starts[:-1], 0, matrix)
+        kernel(rows, problem.weights, 0, matrix)
         np.testing.assert_allclose(np.tril(matrix), np.tril(A.T @ A / 400), atol=1e-13)
 
 
@@ -257,22 +264,22 @@ def test_a_gram_matrix_pays_for_few_columns_only():
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((2000, 6000), density=0.002, format="csc", rng=rng)
     columns = ss.Problem(X, np.ones(2000)).columns
-    assert _gram.pays(columns, 2000, np.arange(50), growing=True, curved=False)
-    assert not _gram.pays(columns, 2000, np.arange(6000), growing=False, curved=False)
+    assert _prices.pays(_prices.RowCounts(columns, 2000), np.arange(50), growing=True, curved=False)
+    assert not _prices.pays(_prices.RowCounts(columns, 2000), np.arange(6000), growing=False, curved=False)
 
 
 def test_while_the_working_set_grows_a_gram_matrix_pays_for_fewer():
     columns = ss.Problem(np.ones((1000, 1000)), np.ones(1000)).columns
-    assert _gram.pays(columns, 1000, np.arange(1000), growing=False, curved=False)
-    assert not _gram.pays(columns, 1000, np.arange(1000), growing=True, curved=False)
+    assert _prices.pays(_prices.RowCounts(columns, 1000), np.arange(1000), growing=False, curved=False)
+    assert not _prices.pays(_prices.RowCounts(columns, 1000), np.arange(1000), growing=True, curved=False)
 
 
 def test_a_loss_that_bends_gets_a_gram_matrix_when_columns_have_taken_its_time():
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((2000, 1500), density=0.1, format="csc", rng=rng)
     columns = ss.Problem(X, np.ones(2000)).columns
-    assert not _gram.pays(columns, 2000, np.arange(1500), growing=False, curved=True)
-    assert _gram.pays(columns, 2000, np.arange(1500), growing=False, curved=True, spent=1e9)
+    assert not _prices.pays(_prices.RowCounts(columns, 2000), np.arange(1500), growing=False, curved=True)
+    assert _prices.pays(_prices.RowCounts(columns, 2000), np.arange(1500), growing=False, curved=True, spent=1e9)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])

@@ -22,7 +22,8 @@ from surestep._jit import jit
 from surestep.bounds.choose import lengths
 from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Orthant, Price, Products, block_of, orthant_of, solve_on_gram
+from surestep.solvers._gram import Gram, Orthant, Products, block_of, orthant_of, solve_on_gram
+from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
@@ -183,7 +184,7 @@ def _solve_on_gram(
     columns: Dense | Sparse, reg: Separable, places: Integers, held: _Held, x: Array, rho: Array, enough: float
 ) -> None:
     """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
-    chosen, at, matrix = Separable(*(array[places] for array in reg)), x[places], held.block(places)
+    chosen, at, matrix = reg.at(places), x[places], held.block(places)
     g = np.empty(places.size)
     dots(columns, places, rho, g)
     solve_on_gram(chosen, at, g, matrix, enough)

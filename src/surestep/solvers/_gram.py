@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import VECTORIZE, jit
-from surestep.design import Dense, Lines, Sparse, WithIntercept, entry, n_entries
+from surestep.design import Dense, Lines, WithIntercept, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
 
 Array = NDArray[np.float64]
@@ -30,71 +30,69 @@ _JUMPS, _FEWEST_UPDATES, _RIDGE = 200, 50, 1e-10
 # Samples that a product of dense columns takes at a time, at least; entries that stay in the cache.
 _FEWEST_SAMPLES, CACHED = 256, 2**18
 
+# Parts in which products of sparse columns take the rows, at most, and rows in a part, at least.
+_PARTS, _FEWEST_ROWS = 8, 1024
+
 # Side of the tiles by which a matrix is mirrored.
 _TILE = 32
 
-# A line of G with so many entries and its gradient stay in the first-level cache.
-_LINE = 1500
-
 
 class Rows(NamedTuple):
-    """The rows of A restricted to W: row i has ``values[starts[i]:starts[i + 1]]`` at rising ``places`` in W."""
+    """Some rows of A restricted to W: row i has ``values[starts[i]:starts[i + 1]]`` at rising ``places`` in W.
+
+    Those of new members from ``begin[i]`` on.
+    """
 
     starts: NDArray[np.uint64]
+    begin: NDArray[np.uint64]
     places: NDArray[np.uint32]
     values: Array
 
 
 @jit
-def _count(columns: Any, members: Integers, counts: NDArray[np.uint64]) -> None:
-    """Add the entries of some columns to the counts of their rows; row i is counted in place i + 1."""
+def count_entries(columns: Any, members: Integers, counts: NDArray[np.uint64]) -> None:
+    """Add the entries of some columns to the counts of their rows."""
     for t in range(members.size):
         for k in range(n_entries(columns, members[t])):
             row, _ = entry(columns, members[t], k)
-            counts[row + np.uint64(1)] += np.uint64(1)
+            counts[row] += np.uint64(1)
 
 
 @jit
-def _spread(starts: NDArray[np.uint64], rows: Rows, ends: NDArray[np.uint64]) -> None:
-    """Move rows that began at ``starts`` to where they begin now, in place; set ``ends`` to where their entries end.
+def _fill(columns: Any, members: Integers, row: int, cursors: NDArray[np.uint64], rows: Rows) -> None:
+    """Fill in the rows from ``row`` on, which begin at the ``cursors`` in the columns of W; these move to their end.
 
-    No row begins before where it began, so that the last goes first, and its last entry before the others.
+    Rows for which there is no room are left out.
     """
-    one = np.uint64(1)
-    for back in range(1, ends.size + 1):
-        i = ends.size - back
-        n = starts[i + 1] - starts[i]
-        ends[i] = rows.starts[i] + n
-        for k in range(one, n + one):
-            old, new = starts[i + 1] - k, ends[i] - k
-            rows.places[new], rows.values[new] = rows.places[old], rows.values[old]
+    n, one = rows.begin.size, np.uint64(1)
+    first, stop, filled = np.uint64(row), np.uint64(row + n), rows.starts.copy()
+    for p in range(members.size):
+        end = n_entries(columns, members[p])
+        for k in range(cursors[p], n_entries(columns, members[p])):
+            at, value = entry(columns, members[p], k)
+            if at >= stop:
+                end = k
+                break
+            i = at - first
+            if rows.starts[i] < rows.starts[i + one]:
+                to = filled[i]
+                rows.places[to], rows.values[to] = np.uint32(p), value
+                filled[i] = to + one
+        cursors[p] = end
 
 
 @jit
-def _append(columns: Any, members: Integers, first: int, rows: Rows, ends: NDArray[np.uint64]) -> None:
-    """Append the columns of members, from place ``first`` in W on, to the rows, which end at ``ends``."""
-    for p in range(first, members.size):
-        for k in range(n_entries(columns, members[p])):
-            i, value = entry(columns, members[p], k)
-            at = ends[i]
-            rows.places[at], rows.values[at] = np.uint32(p), value
-            ends[i] = at + np.uint64(1)
+def _add_products(rows: Rows, weights: Array, first: int, lines: Array) -> None:
+    """Add d_i a_i a_i^T of some rows to the lines of G from ``first`` on, those of new members, below the diagonal.
 
-
-@jit
-def _add_products(rows: Rows, weights: Array, begin: NDArray[np.uint64], first: int, lines: Array) -> None:
-    """Add d_i a_i a_i^T of all rows to the lines of G from ``first`` on, below the diagonal.
-
-    In row i these are the lines of its entries from ``begin[i]`` on. As many lines at a time as stay in the cache.
+    As many lines at a time as stay in the cache.
     """
-    at, before, until = begin.copy(), np.uint32(first), 0
+    at, before, until = rows.begin.copy(), np.uint32(first), 0
     size = max(1, CACHED // (first + lines.shape[0]))
     while until < lines.shape[0]:
         until = min(until + size, lines.shape[0])
         stop = np.uint32(first + until)
         for i in range(weights.size):
-            if weights[i] == 0.0:
-                continue
             start, k = rows.starts[i], at[i]
             while k < rows.starts[i + 1] and rows.places[k] < stop:
                 line, scaled = lines[rows.places[k] - before], weights[i] * rows.values[k]
@@ -187,9 +185,8 @@ class Products:
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
         self._n_samples = n_samples
-        self._rows = Rows(np.zeros(n_samples + 1, np.uint64), np.empty(0, np.uint32), np.empty(0))
-        self._begin = self._rows.starts[:-1]  # where, in each row, the newest members begin
         self._members = np.empty(0, np.int64)
+        self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
 
     def renew(self, matrix: Array) -> bool:
         """Bring G up to date with the weights d, row by row; False if it is better to compute it anew."""
@@ -205,28 +202,17 @@ class Products:
             lines = self._gather(changed)
             matrix += (lines * change[changed]) @ lines.T
         else:
-            _add_products(self._rows, change, self._rows.starts[:-1], 0, matrix)
+            self._add_by_rows(change, self._counts, 0, matrix)
         mirror(matrix)
         return True
 
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W."""
-        first = self._members.size
         self._members = np.concatenate([self._members, new])
-        if self._dense is not None:
-            return
-        starts = np.zeros_like(self._rows.starts)
-        _count(self._columns, new, starts)
-        starts += np.diff(self._rows.starts, prepend=np.uint64(0))
-        np.cumsum(starts, out=starts)
-        before, places, values = self._rows
-        for array in (places, values):  # in place: the entries of W may be most of the data
-            array.resize(int(starts[-1]), refcheck=False)
-        self._rows = Rows(starts, places, values)
-        ends = np.empty_like(starts[1:])
-        _spread(before, self._rows, ends)
-        self._begin = ends.copy()
-        _append(self._columns, self._members, first, self._rows, ends)
+        if self._dense is None:
+            self._n_new[:] = 0
+            count_entries(self._columns, new, self._n_new)
+            self._counts += self._n_new
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
@@ -241,8 +227,21 @@ class Products:
                 lines = self._gather(part) * np.sqrt(self._weights[part])
                 out += lines[first:] @ lines.T
         else:
-            _add_products(self._rows, self._weights, self._begin if first > 0 else self._rows.starts[:-1], first, out)
+            self._add_by_rows(self._weights, self._n_new if first > 0 else self._counts, first, out)
         mirror(out[:, first:])
+
+    def _add_by_rows(self, weights: Array, n_new: NDArray[np.uint64], first: int, out: Array) -> None:
+        """Add sparse products for some weights to the lines of new members; by parts: W need not be there twice."""
+        size = max(_FEWEST_ROWS, -(-self._n_samples // _PARTS))
+        parts = [slice(row, row + size) for row in range(0, self._n_samples, size)]
+        wanted = (n_new > 0) & (weights != 0.0)
+        room = max(int(np.sum(self._counts[part], where=wanted[part])) for part in parts)
+        places, values, cursors = np.empty(room, np.uint32), np.empty(room), np.zeros(self._members.size, np.uint64)
+        for part in parts:
+            starts = np.concatenate([[0], np.cumsum(self._counts[part] * wanted[part])]).astype(np.uint64)
+            rows = Rows(starts, starts[1:] - n_new[part] * wanted[part], places, values)
+            _fill(self._columns, self._members, part.start, cursors, rows)
+            _add_products(rows, weights[part], first, out)
 
     def _is_most(self, first: int) -> bool:
         """Whether few join a W that has most columns: products with all are less work than to gather those of W."""
@@ -261,71 +260,6 @@ class Products:
         lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
         lines[is_column] = found
         return lines
-
-
-def pays(columns: Lines, n_samples: int, members: Integers, growing: bool, curved: bool, spent: float = 0.0) -> bool:
-    """Whether W is better worked on by its Gram matrix than by its columns.
-
-    Counted in nanoseconds (measured): the products of entries, updates of all gradient entries, ten for each member
-    and more in large W, and room for the matrix; against reading the columns 350 times. While W is ``growing`` it is
-    solved roughly, which takes a tenth of that; most products would be of no use if in the end W is too large.
-
-    For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
-    widely: thirty times for sure, and the time that was ``spent`` on columns so far is what will be spent again.
-    """
-    n = members.size
-    inner = columns.lines if isinstance(columns, WithIntercept) else columns
-    is_dense = isinstance(inner, Dense)
-    n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0, 5e6
-    if curved:
-        n_grams, n_updates, n_reads, more = 2.5, 10.0, 250.0 if is_dense else 30.0, 2e5 + 0.5 * spent
-    elif growing:
-        n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
-    if (
-        curved and n > n_samples
-    ):  # columns that depend on each other take many updates, and are shorter than a line of G
-        n_updates, more = 100.0, 2e5
-    if is_dense:
-        products, n_entries, per_product, per_entry = 0.5 * n * n * n_samples, n * n_samples, 0.07, 0.25
-    else:
-        counts = np.zeros(n_samples + 1, np.uint64)
-        _count(columns, members, counts)
-        per_row = counts.astype(float)
-        products, n_entries, per_entry = 0.5 * per_row @ per_row, per_row.sum(), 1.0
-        per_product = min(0.8 + 0.0005 * n, 2.2)
-    per_update = 0.4 * n if n < _LINE else 0.9 * n
-    by_gram = n_grams * per_product * products + n_updates * n * per_update + 10.0 * n * n
-    return bool(by_gram < n_reads * per_entry * n_entries + more)
-
-
-class Price(NamedTuple):
-    """Nanoseconds (measured) of work on a working set: steps by its columns, and its Gram matrix with direct solves."""
-
-    step: float
-    entries: float
-    products: float
-    size: int
-
-    @classmethod
-    def of(cls, columns: Dense | Sparse, n_samples: int, by_samples: bool = False) -> Price:
-        """Return that of some columns; or that of their rows."""
-        if isinstance(columns, Dense):
-            n, length = columns.values.shape[:: -1 if by_samples else 1]
-            return cls(0.5 * length + 50.0, 2.0 * n * length, 0.04 * n * n * length, n)
-        n = n_samples if by_samples else columns.starts.size - 1
-        across = np.diff(columns.starts) if by_samples else np.bincount(columns.indices, minlength=n_samples)
-        counts, n_entries = across.astype(float), float(columns.indices.size)
-        return cls(2.0 * n_entries / n + 50.0, 12.0 * n_entries, 0.6 * float(counts @ counts), n)
-
-    def of_gram(self, n: int) -> float:
-        """Of a Gram matrix of so many members of W, and descent and direct solves on it."""
-        part = n / self.size
-        return part * self.entries + part**2 * self.products + 60.0 * n**2 + 0.05 * n**3
-
-    @property
-    def of_factors(self) -> float:
-        """Of the Gram matrix of all, and its factors."""
-        return self.entries + self.products + 10.0 * self.size**2 + 0.02 * self.size**3
 
 
 @jit

@@ -23,9 +23,10 @@ from surestep.design import product, transposed_product
 from surestep.problem import Problem, squared_norms
 from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
-from surestep.solvers._gram import Gram, Price, Products, pays
+from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures, loss_terms, residuals, slope
 from surestep.solvers._over_samples import OverSamples
+from surestep.solvers._prices import Price, RowCounts, pays
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -89,7 +90,7 @@ class Samples(Protocol):
         """Gram matrix of some coordinates, those of the last time first."""
 
     def pays(self, members: Integers, growing: bool) -> bool:
-        """Whether a Gram matrix pays for these; see `_gram.pays`."""
+        """Whether a Gram matrix pays for these; see `_prices.pays`."""
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         """Minimise the model by its columns, where the rows are whole; return where, and the number of steps."""
@@ -129,6 +130,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
         self._weights = problem.weights.copy()  # d_i of the quadratic model
         self._put_matrix_away()
+        self._counts = RowCounts(self._columns, n)
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
         self._rent, self._spent = 0.0, 0.0  # nanoseconds, see `descend_by_columns`; in all
@@ -211,7 +213,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         return image
 
     def pays(self, members: Integers, growing: bool) -> bool:
-        return pays(self._columns, self._z.size, members, growing, self._curved, self._spent)
+        return pays(self._counts, members, growing, self._curved, self._spent)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         self._put_matrix_away()  # what follows needs room of its own

@@ -1,0 +1,90 @@
+"""What it costs to work on a working set W, by its columns or by its Gram matrix: nanoseconds, by measured rates."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep.design import Dense, Lines, Sparse, WithIntercept
+from surestep.solvers._gram import count_entries
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A line of G with so many entries and its gradient stay in the first-level cache.
+_LINE = 1500
+
+
+class RowCounts:
+    """How many entries each row has in W, which grows: only new members are counted."""
+
+    def __init__(self, columns: Lines, n_samples: int) -> None:
+        self._columns = columns
+        self.dense = isinstance(columns.lines if isinstance(columns, WithIntercept) else columns, Dense)
+        self._n_members, self._counts = 0, np.zeros(n_samples, np.uint64)
+
+    def of(self, members: Integers) -> Array:
+        """Return the numbers for these members, those of the last time first."""
+        new, self._n_members = members[self._n_members :], members.size
+        if self.dense:
+            return np.full(self._counts.size, float(members.size))
+        count_entries(self._columns, new, self._counts)
+        return self._counts.astype(float)
+
+
+def pays(counts: RowCounts, members: Integers, growing: bool, curved: bool, spent: float = 0.0) -> bool:
+    """Whether W is better worked on by its Gram matrix than by its columns.
+
+    Counted are the products of entries, updates of all gradient entries, ten for each member and more in large W, and
+    room for the matrix; against reading the columns 350 times. While W is ``growing`` it is solved roughly, which takes
+    a tenth of that; most products would be of no use if in the end W is too large.
+
+    For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
+    widely: thirty times for sure, and the time that was ``spent`` on columns so far is what will be spent again.
+    """
+    n, per_row = members.size, counts.of(members)
+    n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0, 5e6
+    if curved:
+        n_grams, n_updates, n_reads, more = 2.5, 10.0, 250.0 if counts.dense else 30.0, 2e5 + 0.5 * spent
+    elif growing:
+        n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
+    if curved and n > per_row.size:  # columns that depend on each other take many updates; lines of G are longer
+        n_updates, more = 100.0, 2e5
+    per_product, per_entry = (0.07, 0.25) if counts.dense else (min(0.8 + 0.0005 * n, 2.2), 1.0)
+    per_update = 0.4 * n if n < _LINE else 0.9 * n
+    products, n_entries = 0.5 * float(per_row @ per_row), float(per_row.sum())
+    by_gram = n_grams * per_product * products + n_updates * n * per_update + 10.0 * n * n
+    return bool(by_gram < n_reads * per_entry * n_entries + more)
+
+
+class Price(NamedTuple):
+    """Of work on W: steps by its columns, and its Gram matrix with direct solves."""
+
+    step: float
+    entries: float
+    products: float
+    size: int
+
+    @classmethod
+    def of(cls, columns: Dense | Sparse, n_samples: int, by_samples: bool = False) -> Price:
+        """Return that of some columns; or that of their rows."""
+        if isinstance(columns, Dense):
+            n, length = columns.values.shape[:: -1 if by_samples else 1]
+            return cls(0.5 * length + 50.0, 2.0 * n * length, 0.04 * n * n * length, n)
+        n_columns, n_entries = columns.starts.size - 1, float(columns.indices.size)
+        n = n_samples if by_samples else n_columns
+        across = np.diff(columns.starts) if by_samples else RowCounts(columns, n_samples).of(np.arange(n_columns))
+        counts = across.astype(float)
+        return cls(2.0 * n_entries / n + 50.0, 12.0 * n_entries, 0.6 * float(counts @ counts), n)
+
+    def of_gram(self, n: int) -> float:
+        """Of a Gram matrix of so many members of W, and descent and direct solves on it."""
+        part = n / self.size
+        return part * self.entries + part**2 * self.products + 60.0 * n**2 + 0.05 * n**3
+
+    @property
+    def of_factors(self) -> float:
+        """Of the Gram matrix of all, and its factors."""
+        return self.entries + self.products + 10.0 * self.size**2 + 0.02 * self.size**3
