@@ -77,7 +77,7 @@ def test_a_loss_of_ones_own():
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_every_row_of_the_trace_has_the_gap_of_the_whole_problem(loss, fit_intercept):
     """Columns that are certified to stay at zero are left out of the pass, and nothing is missed."""
-    problem = lasso(loss=loss, fit_intercept=fit_intercept, fraction=0.2)
+    problem = lasso(loss=loss, fit_intercept=fit_intercept, fraction=0.05)
     points = []
     ss.minimize(problem, tol=1e-12, callbacks=[lambda progress: points.append((progress.row, progress.x.copy()))])
     assert len(points) > 3

@@ -227,14 +227,13 @@ class Problem:
 
     @cached_property
     def objective_at_zero(self) -> float:
-        """f(0), the same for every regularizer."""
-        return self.objective(np.zeros(self.n_coordinates))
+        """f(0), the same for every regularizer: nothing costs nothing."""
+        return self._mean_loss(np.zeros(self.n_samples))
 
     def objective_at(self, x: ArrayLike, z: Array) -> float:
         """f(x) given z = predictor(x)."""
-        terms = np.empty(self.n_samples)
-        _weighted_values(self.loss, checked_vector("z", z, self.n_samples), self.y, self.weights, terms)
-        return float(np.sum(terms) + self._penalty_at(checked_vector("x", x, self.n_coordinates)))
+        mean = self._mean_loss(checked_vector("z", z, self.n_samples))
+        return mean + self._penalty_at(checked_vector("x", x, self.n_coordinates))
 
     def optimality(self, x: ArrayLike) -> Array:
         """c_j = smallest absolute value in the subdifferential of f at x, for all coordinates; zero at the optimum."""
@@ -374,6 +373,11 @@ class Problem:
         elif falling > rising:
             u[u < 0.0] *= rising / falling
         return u
+
+    def _mean_loss(self, z: Array) -> float:
+        terms = np.empty(self.n_samples)
+        _weighted_values(self.loss, z, self.y, self.weights, terms)
+        return float(np.sum(terms))
 
     def _penalty_at(self, x: Array) -> float:
         penalties = np.empty(self.n_coordinates)

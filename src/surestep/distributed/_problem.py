@@ -138,6 +138,11 @@ class PartitionedProblem(Problem):
         x = checked_vector("x", x, self.n_coordinates)
         return float(self._sum("objective", x) + self._penalty_at(x))
 
+    @cached_property
+    def objective_at_zero(self) -> float:
+        """f(0), the same for every regularizer."""
+        return self.objective(np.zeros(self.n_coordinates))
+
     def sums_at(self, x: Array) -> tuple[Array, float]:
         """Return the gradient of the mean loss, and sum_i s_i u_i^2."""
         gradient, energy = self._sum("sums_at", x)

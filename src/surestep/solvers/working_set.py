@@ -33,7 +33,7 @@ _FEWEST = 128
 
 # A round solves on the working set until steps, in sqrt(L_j) |d_j|, are this part of what they were among all
 # coordinates: while many others join it, less so where its Gram matrix makes updates cheap, and when few do. Near the
-# end: until they promise this part of the target.
+# end, and with a Gram matrix always when few join: until they promise this part of the target.
 _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 
 # Gaps are far from the target where they are so many times as large.
@@ -312,9 +312,10 @@ class _Rounds:
         reg = problem.penalty.at(members)
         # The gap falls with the size of the steps, f with its square.
         wanted = _SHARE * self._target / self._gap.gap if 0.0 < self._gap.gap < np.inf else 0.0
-        accuracy = _ACCURATE
-        if 10 * self._n_new > members.size:
-            accuracy = _FINER if self._by_gram and not self._curved else _ROUGH
+        rough, accurate = _ROUGH, _ACCURATE
+        if self._by_gram and not self._curved:  # updates cost little beside a look, and a direct solve is exact
+            rough, accurate = _FINER, 0.0
+        accuracy = rough if 10 * self._n_new > members.size else accurate
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
