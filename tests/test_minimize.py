@@ -340,7 +340,7 @@ def test_newton_steps_solve_their_equations(loss, fit_intercept, way, monkeypatc
     if way == "conjugate gradients":
         monkeypatch.setattr(_smooth, "_MOST_DIRECT", 0)
     samples = LocalSamples(problem)
-    newton = _smooth.Newton(problem, samples)
+    newton = _smooth.Newton(problem, samples, from_zero=False)
     assert newton.way == way
     rng = np.random.default_rng(0)
     for _ in range(2):
@@ -378,7 +378,7 @@ def test_conjugate_gradients_are_left_when_they_have_taken_the_time_of_a_matrix(
     problem = ss.Problem(rng.standard_normal(shape), rng.standard_normal(shape[0]), regularizer=ss.L2(1e-4))
     monkeypatch.setattr(LocalSamples, "prices", lambda *_: (1.0, 30.0))
     samples = LocalSamples(problem)
-    newton = _smooth.Newton(problem, samples)
+    newton = _smooth.Newton(problem, samples, from_zero=False)
     c = rng.standard_normal(shape[1])
     assert newton.way == "conjugate gradients"
     for _ in range(30):

@@ -315,6 +315,11 @@ class Design:
         """The rows of X as lines of length n_features."""
         return _transposed(self._lines) if self._by_column else self._lines
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the rows are there, and need not be made."""
+        return not self._by_column or "rows" in vars(self)
+
     @cached_property
     def nonnegative(self) -> bool:
         """Whether no entry is negative: then the columns have no negative inner products."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.design import Dense, Lines, Sparse, WithIntercept
+from surestep.design import Dense, Design, Lines, Sparse, WithIntercept
 from surestep.solvers._gram import count_entries
 
 Array = NDArray[np.float64]
@@ -88,3 +89,18 @@ class Price(NamedTuple):
     def of_factors(self) -> float:
         """Of the Gram matrix of all, and its factors."""
         return self.entries + self.products + 10.0 * self.size**2 + 0.02 * self.size**3
+
+
+def dual_prices(design: Design, curved: bool) -> tuple[float, float]:
+    """Of a sweep of dual coordinate descent, and of the rows for it where they are not there yet.
+
+    Dense rows that outnumber the features depend on each other: sweeps would be many, and matrices by BLAS cost little.
+    """
+    n_samples, n_features = design.shape
+    columns = design.columns
+    if isinstance(columns, Dense):
+        per_entry, to_rows = 0.7 if n_samples <= n_features else math.inf, 2.0
+    else:
+        per_entry, to_rows = 5.0, 12.0
+    of_rows = 0.0 if design.has_rows else to_rows * columns.values.size
+    return per_entry * columns.values.size + (120.0 if curved else 30.0) * n_samples, of_rows

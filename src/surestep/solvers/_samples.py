@@ -23,10 +23,11 @@ from surestep.design import product, transposed_product
 from surestep.problem import Problem, squared_norms
 from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
+from surestep.solvers._dual import Dual
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures, loss_terms, residuals, slope
 from surestep.solvers._over_samples import OverSamples
-from surestep.solvers._prices import Price, RowCounts, pays
+from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -98,6 +99,12 @@ class Samples(Protocol):
     def prices(self, matrix: str) -> tuple[float, float]:
         """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
 
+    def dual_prices(self) -> tuple[float, float]:
+        """See `_prices.dual_prices`, where the rows are whole."""
+
+    def minimise_by_dual(self, l2: float, b: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
+        """See `Dual.minimise`, where the rows are whole; from the intercept b on."""
+
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         """See `OverSamples.minimise`, where the rows are whole."""
 
@@ -131,6 +138,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._weights = problem.weights.copy()  # d_i of the quadratic model
         self._put_matrix_away()
         self._counts = RowCounts(self._columns, n)
+        self._dual: Dual | None = None
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
         self._rent, self._spent = 0.0, 0.0  # nanoseconds, see `descend_by_columns`; in all
@@ -228,6 +236,14 @@ class LocalSamples(AbstractContextManager[Samples]):
         price = Price.of(self._problem.design.columns, self._z.size, by_samples=matrix == "samples")
         vectors = 10.0 * self._problem.n_coordinates  # those of conjugate gradients
         return price.size * price.step + vectors, price.of_factors
+
+    def dual_prices(self) -> tuple[float, float]:
+        return dual_prices(self._problem.design, self._curved)
+
+    def minimise_by_dual(self, l2: float, b: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
+        if self._dual is None:
+            self._dual = Dual(self._problem, b)
+        return self._dual.minimise(l2, enough, max_sweeps)
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         return self._served(l2).minimise(self._r, enough)

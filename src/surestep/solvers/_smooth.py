@@ -3,7 +3,8 @@
     (A^T D A + Lambda) step = -c,    D = diag(s_i loss''(z_i)),    Lambda = diag(l2_j),    c = gradient of f
 
 is solved by conjugate gradients and, when these have taken the time of a matrix, directly: over the features or the
-samples, whichever are fewer, if these are not too many.
+samples, whichever are fewer, if these are not too many. Dual coordinate descent goes before where it may be all it
+takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from surestep.losses import Squared
 from surestep.problem import Problem
 
 if TYPE_CHECKING:
@@ -28,6 +30,15 @@ _MOST_DIRECT = 4000
 
 # Steps of conjugate gradients for a Newton step, at most; and so few that a matrix of their price is made at once.
 _MOST_ITERATIONS, _FEWEST_ITERATIONS = 500, 20
+
+# What Newton's method is expected to take, for a quadratic loss and for others (measured): matrices or factors; or
+# products, so many times a power of the mean c_i of `_dual`, which is large for weak penalties.
+_MATRICES, _PRODUCTS, _POWER = (1, 4), (33, 66), 0.3
+
+# What dual coordinate descent is expected to take: nanoseconds to set up, more than some problems are worth, and sweeps
+# where the mean c_i is below 1, and elsewhere (measured). How many must be affordable for it to be tried, and how many
+# are, for each of them.
+_SET_UP, _SHORT_SWEEPS, _LONG_SWEEPS, _FOR_EACH, _PATIENCE = 1e6, 6, 20, 1.3, 3.0
 
 
 def conjugate_gradients(
@@ -56,12 +67,13 @@ def conjugate_gradients(
 class Newton:
     """Newton steps of one problem; what does not change from step to step is computed once.
 
-    ``is_fresh``: no steps over the samples were done yet for this regularizer.
+    ``is_fresh``: no steps over the samples were done yet for this regularizer. ``n_sweeps``: those of dual coordinate
+    descent that may go before.
     """
 
-    def __init__(self, problem: Problem, samples: Samples) -> None:
+    def __init__(self, problem: Problem, samples: Samples, from_zero: bool) -> None:
         self._samples = samples
-        self.n_products, self._rent = 0, 0.0
+        self.n_products, self._rent, self.n_sweeps = 0, 0.0, math.inf if from_zero else 0.0
         self.take_up(problem)
 
     def take_up(self, problem: Problem) -> None:
@@ -75,7 +87,23 @@ class Newton:
             self._matrix = "samples"
         else:
             self._matrix = ""
-        self._of_product, self._of_matrix = samples.prices(self._matrix) if self._matrix else (0.0, math.inf)
+        self._of_product, of_matrix = samples.prices(self._matrix)
+        self._of_matrix = of_matrix if self._matrix else math.inf
+        if self.n_sweeps > 0.0:
+            self.n_sweeps = self._sweeps_that_may_pay()
+
+    def _sweeps_that_may_pay(self) -> float:
+        """Return how many sweeps of dual coordinate descent may be tried; none where Newton's method should win."""
+        problem, samples = self._problem, self._samples
+        l2, curved = problem.penalty.l2[: problem.n_features], not isinstance(problem.loss, Squared)
+        if not (samples.whole and l2[0] > 0.0 and np.all(l2 == l2[0])):
+            return 0.0
+        size = float(np.sum(problem.smoothness[: problem.n_features])) / (problem.n_samples * float(l2[0]))
+        n_sweeps = _SHORT_SWEEPS if size < 1.0 else _LONG_SWEEPS
+        by_products = _PRODUCTS[curved] * size**_POWER * self._of_product
+        of_sweep, of_rows = samples.dual_prices()
+        affordable = (min(_MATRICES[curved] * self._of_matrix, by_products) - of_rows - _SET_UP) / of_sweep
+        return _PATIENCE * n_sweeps if affordable >= _FOR_EACH * n_sweeps else 0.0
 
     @property
     def way(self) -> str:

@@ -82,7 +82,8 @@ def minimize(
     up to date, and direct solves for the coordinates that are not zero; or random sweeps over the columns and conjugate
     gradients, where that is less work. Losses that are not quadratic go by quadratic models (Newton's method).
     Problems without an L1 part and bounds are left to Newton's method as a whole: by conjugate gradients until these
-    have taken the time of a matrix over features or samples, then by that.
+    have taken the time of a matrix over features or samples, then by that. Where a few sweeps of dual coordinate
+    descent over the samples should be less work, these go first.
 
     Parameters
     ----------
@@ -192,11 +193,12 @@ class _Rounds:
         self._caution, self._looks = 1.0, _LOOKS
         self._by_gram, self._growing = True, False
         self.smooth = _is_smooth(problem.penalty)
-        self._newton = Newton(problem, samples) if self.smooth else None
+        from_zero = not np.any(x[: problem.n_features])
+        self._newton = Newton(problem, samples, from_zero) if self.smooth else None
         self._begin(problem, target, moved=True)
 
     def _begin(self, problem: Problem, target: float, moved: bool) -> None:
-        self._problem, self._target = problem, target
+        self._problem, self._target, self._dual_gap = problem, target, math.inf
         self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
         self._look(moved)
         self._best = self._gap.objective, self._error
@@ -376,6 +378,9 @@ class _Rounds:
     def _step_everywhere(self, newton: Newton) -> None:
         """Do a step of Newton's method in all coordinates; many at once, where that can be done over the samples."""
         penalty, x, samples = self._problem.penalty, self.x, self._samples
+        if newton.n_sweeps > 0.0:
+            self._descend_on_the_dual(newton)
+            return
         if newton.way == "samples" and newton.is_fresh:  # once: near the minimiser `Newton.step` is the more exact
             newton.is_fresh = False
             x[:] = samples.minimise_over_samples(penalty.l2, _NEAR * self._target)
@@ -399,6 +404,20 @@ class _Rounds:
         samples.go(t)
         if t < _SHORT:
             newton.buy()
+
+    def _descend_on_the_dual(self, newton: Newton) -> None:
+        """Do sweeps over the samples until the gap may be small enough, or for as long as they seem to pay."""
+        penalty, x, n = self._problem.penalty, self.x, self._problem.n_samples
+        # What a look found after the last sweeps is more than they saw.
+        enough = _NEAR * self._target * min(self._dual_gap / self._gap.gap, 1.0)
+        b = float(x[-1]) if self._problem.fit_intercept else 0.0
+        after, n_done, self._dual_gap = self._samples.minimise_by_dual(float(penalty.l2[0]), b, enough, newton.n_sweeps)
+        newton.n_sweeps = newton.n_sweeps - n_done if self._dual_gap <= enough else 0.0
+        self.n_steps += n_done * n
+        self._n_read += 2 * n_done * self._n_entries
+        if newton.n_sweeps > 0.0 or self._problem.objective(after) < self._gap.objective:
+            x[:] = after
+            self._samples.restart(x)
 
     # --- Part of both
 

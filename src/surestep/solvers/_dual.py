@@ -1,0 +1,161 @@
+"""Dual coordinate descent, for problems whose features all have the same L2 penalty and nothing else.
+
+With one number u_i for each sample and x = -sum_i s_i u_i a_i / l2, the dual of the problem is
+
+    max_u  -sum_i s_i loss*(u_i) - l2 |x|^2 / 2 ,
+
+and a step on u_i, which reads and changes the features of row i only, has u_i = loss'(z_i) afterwards: with
+c_i = s_i |a_i|^2 / l2, the margin moves from z to the root t of
+
+    t + c_i loss'(t) = z + c_i u_i .
+
+Where rows are many and alike, or the penalty is strong, a few sweeps over them are all it takes; elsewhere they are a
+start for Newton's method. An intercept, which has no penalty, gets one around where it last was (the method of
+multipliers): it is one more feature of every row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep import losses
+from surestep._jit import jit
+from surestep.design import add, dot
+from surestep.problem import Problem, squared_norms
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# The root is found to this part of the step, in so many Newton steps at most.
+_ACCURACY, _MOST_STEPS = 0.01, 60
+
+# The sweep from which on the gap tells something, and sweeps over which it is watched, at least.
+_FIRST, _WATCHED = 2, 3
+
+
+class State(NamedTuple):
+    """x, with the intercept if there is one; and of each sample u and the margin at which it is the derivative."""
+
+    x: Array
+    u: Array
+    margins: Array
+
+
+@jit
+def _root(loss: Any, z: float, y: float, u: float, slope: float, c: float) -> tuple[float, float]:
+    """Root t of t + c loss'(t) = z + c u, and loss'(t), given the slope loss'(z).
+
+    By Newton's method, in a bracket that is there because loss' rises.
+    """
+    excess = c * (slope - u)
+    low, high = z - max(excess, 0.0), z - min(excess, 0.0)
+    t, next_t = z, z - excess / (1.0 + c * losses.second_derivative(loss, z, y))
+    for _ in range(_MOST_STEPS):
+        t = next_t
+        slope = losses.derivative(loss, t, y)
+        left = t - z + c * (slope - u)
+        if abs(left) <= _ACCURACY * abs(t - z):
+            break
+        if left > 0.0:
+            high = t
+        else:
+            low = t
+        next_t = t - left / (1.0 + c * losses.second_derivative(loss, t, y))
+        if not low < next_t < high:
+            next_t = 0.5 * (low + high)
+    return t, slope
+
+
+@jit
+def _sweep(
+    rows: Any,
+    loss: Any,
+    y: Array,
+    weights: Array,
+    norms: Array,
+    order: Integers,
+    l2: float,
+    l2_intercept: float,
+    state: State,
+) -> float:
+    """Step on the samples in this order; return the gap as the samples saw it in passing, to second order.
+
+    ``norms`` are squared; there is no intercept where its penalty is 0.
+    """
+    x, u, margins = state
+    gap, b = 0.0, x.size - 1
+    for t in range(order.size):
+        i = order[t]
+        if weights[i] == 0.0:
+            continue
+        z, c = dot(rows, i, x), weights[i] * norms[i] / l2
+        if l2_intercept > 0.0:
+            z, c = z + x[b], c + weights[i] / l2_intercept
+        slope = losses.derivative(loss, z, y[i])
+        if slope == u[i]:
+            margins[i] = z
+            continue
+        gap += 0.5 * weights[i] * (slope - u[i]) * (z - margins[i])
+        margins[i], after = _root(loss, z, y[i], u[i], slope, c)
+        change, u[i] = weights[i] * (after - u[i]), after
+        add(rows, i, -change / l2, x)
+        if l2_intercept > 0.0:
+            x[b] -= change / l2_intercept
+    return gap
+
+
+class Dual:
+    """Dual coordinate descent on a problem, from x = 0 on; u is kept from one penalty to the next."""
+
+    def __init__(self, problem: Problem, b: float) -> None:
+        self._problem, self._rows = problem, problem.design.rows
+        self._norms, n = np.empty(problem.n_samples), problem.n_samples
+        squared_norms(self._rows, np.ones(problem.n_features), self._norms)
+        self._mean = float(problem.weights @ self._norms)
+        self._state, self._l2, self._around = State(np.zeros(problem.n_coordinates), np.zeros(n), np.zeros(n)), 0.0, b
+        if problem.fit_intercept:
+            self._state.x[-1] = b
+        self._rng = np.random.default_rng(0)
+
+    def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
+        """Return x, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
+
+        That is when what is left would, at the pace so far, take more than are left.
+        """
+        self._take_up(l2)
+        problem, x = self._problem, self._state.x
+        gaps: list[float] = []
+        l2_intercept = self._l2_intercept if problem.fit_intercept else 0.0
+        while len(gaps) < max_sweeps:
+            order = self._rng.permutation(problem.n_samples)
+            data = problem.loss, problem.y, problem.weights, self._norms
+            gaps.append(_sweep(self._rows, *data, order, l2, l2_intercept, self._state))
+            if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
+                self._around, x[-1] = x[-1], 2.0 * x[-1] - self._around
+            if len(gaps) < _FIRST:
+                continue
+            if gaps[-1] <= enough:
+                break
+            n_watched = len(gaps) - _FIRST
+            if n_watched >= _WATCHED:
+                pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
+                if not pace < 1.0 or np.log(enough / gaps[-1]) / np.log(pace) > max_sweeps - len(gaps):
+                    break
+        return x.copy(), len(gaps), gaps[-1]
+
+    @property
+    def _l2_intercept(self) -> float:
+        """Penalty of the intercept around where it was: one that makes it count as much as all features together."""
+        return self._l2 / self._mean if self._mean > 0.0 else 1.0
+
+    def _take_up(self, l2: float) -> None:
+        """Go on with another penalty: x follows from u."""
+        x, u, _ = self._state
+        if self._l2 not in (0.0, l2):
+            x[: self._problem.n_features] *= self._l2 / l2
+        self._l2 = l2
+        if self._problem.fit_intercept:
+            self._around = x[-1] + float(self._problem.weights @ u) / self._l2_intercept

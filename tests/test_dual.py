@@ -1,0 +1,121 @@
+"""Dual coordinate descent, which goes before Newton's method where penalties are L2 alone."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import surestep as ss
+from surestep import losses
+from surestep.solvers import _dual, _smooth
+from surestep.solvers._dual import Dual
+
+LOSSES = {"squared": ss.Squared(), "squared_hinge": ss.SquaredHinge(), "logistic": ss.Logistic(), "huber": ss.Huber()}
+
+
+def problem_of(loss, fit_intercept=False, n=120, d=60, l2=0.02, seed=0, sparse=True, weighted=False):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.1 if sparse else 1.0)
+    y = X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(n) + 1.0
+    if loss in ("squared_hinge", "logistic"):
+        y = np.where(y > 0.0, 1.0, -1.0)
+    weights = rng.integers(0, 3, n).astype(float) if weighted else None
+    X = scipy.sparse.csr_array(X) if sparse else X
+    return ss.Problem(X, y, loss, ss.L2(l2), sample_weight=weights, fit_intercept=fit_intercept)
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(sorted(LOSSES)),
+    st.floats(-20.0, 20.0),
+    st.floats(-20.0, 20.0),
+    st.floats(1e-6, 1e6),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_margin_moves_to_the_root(name, z, before, c, positive, compiled):
+    loss, y = LOSSES[name], 1.0 if positive else -1.0
+    kernel = _dual._root if compiled else getattr(_dual._root, "py_func", _dual._root)
+    u, slope = losses.derivative(loss, before, y), losses.derivative(loss, z, y)
+    t, after = kernel(loss, z, y, u, slope, c)
+    assert after == losses.derivative(loss, t, y)
+    assert abs(t - z + c * (after - u)) <= 1.01 * _dual._ACCURACY * abs(t - z) + 1e-9 * max(1.0, abs(z))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_sweeps_find_the_minimiser(loss, fit_intercept):
+    problem = problem_of(loss, fit_intercept, weighted=True)
+    x, n_sweeps, gap = Dual(problem, 0.0).minimise(0.02, 1e-12, 1000)
+    assert gap <= 1e-12
+    assert 2 <= n_sweeps < 1000
+    assert problem.duality_gap(x).gap <= 1e-8
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_x_follows_from_u_under_every_penalty(loss, fit_intercept):
+    problem = problem_of(loss, fit_intercept)
+    dual, A = Dual(problem, 0.3), dense_rows(problem)
+    for l2 in (0.5, 0.02, 0.1):
+        dual.minimise(l2, 0.0, 4)
+        x, u, _ = dual._state
+        np.testing.assert_allclose(x[:60], -A.T @ (problem.weights * u) / l2, atol=1e-12)
+
+
+def dense_rows(problem):
+    rows = problem.design.rows
+    out = np.zeros((problem.n_samples, problem.n_features))
+    for i in range(problem.n_samples):
+        part = slice(int(rows.starts[i]), int(rows.starts[i + 1]))
+        out[i, rows.indices[part]] = rows.values[part]
+    return out
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_fits_with_and_without_it_end_alike(loss, sparse, fit_intercept, monkeypatch):
+    problem = problem_of(loss, fit_intercept, n=50, d=80, sparse=sparse, weighted=True)
+    found = {}
+    for n_sweeps in (0.0, 100.0, 3.0):  # none, as many as it takes, and too few: Newton's method goes on
+        monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda _, n=n_sweeps: n)
+        found[n_sweeps] = result = ss.minimize(problem, tol=1e-10)
+        assert result.status is ss.Status.CONVERGED, result.message
+        assert result.objective == pytest.approx(found[0.0].objective, rel=1e-9)
+    if sparse:
+        assert found[100.0].n_steps % problem.n_samples == 0  # nothing but sweeps
+
+
+def test_it_is_tried_where_it_should_win_and_only_there(monkeypatch):
+    tried = []
+    monkeypatch.setattr(_dual.Dual, "minimise", spy(tried, Dual.minimise))
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((5000, 20_000), density=0.002, format="csr", rng=rng)
+    y = np.where(X @ rng.standard_normal(20_000) > 0.0, 1.0, -1.0)
+    ss.minimize(ss.Problem(X, y, "logistic", ss.L2(1e-4)), tol=1e-4)
+    assert len(tried) >= 1
+    tried.clear()
+    weights = rng.random(20_000)
+    ss.minimize(ss.Problem(X, y, "logistic", ss.L2(1e-4, weights=weights)), tol=1e-4)  # not the same for all
+    ss.minimize(ss.Problem(X, y, "logistic", ss.L2(1e-4)), tol=1e-4, warm_start=0.01 * weights)  # not from zero
+    ss.minimize(problem_of("logistic", n=500, d=20, sparse=False))  # dense rows that outnumber the features
+    assert not tried
+
+
+def spy(calls, function):
+    def told(*arguments):
+        calls.append(arguments)
+        return function(*arguments)
+
+    return told
+
+
+def test_a_path_goes_on_from_its_samples(monkeypatch):
+    monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda _: 100.0)
+    problem = problem_of("logistic", fit_intercept=True)
+    path = ss.path(problem, alphas=[0.5, 0.1, 0.02], tol=1e-9)
+    for alpha, result in zip(path.alphas, path.results, strict=True):
+        alone = ss.minimize(problem.with_regularizer(ss.L2(alpha)), tol=1e-9)
+        assert result.objective == pytest.approx(alone.objective, rel=1e-8)
