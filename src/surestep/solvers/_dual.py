@@ -9,8 +9,8 @@ c_i = s_i |a_i|^2 / l2, the margin moves from z to the root t of
 
     t + c_i loss'(t) = z + c_i u_i .
 
-Where rows are many and alike, or the penalty is strong, a few sweeps over them are all it takes; elsewhere they are a
-start for Newton's method. An intercept, which has no penalty, gets one around where it last was (the method of
+Where rows have little in common, or the penalty is strong, a few sweeps over them are all it takes; elsewhere they are
+a start for Newton's method. An intercept, which has no penalty, gets one around where it last was (the method of
 multipliers): it is one more feature of every row.
 """
 
@@ -111,11 +111,10 @@ class Dual:
     """Dual coordinate descent on a problem, from x = 0 on; u is kept from one penalty to the next."""
 
     def __init__(self, problem: Problem, b: float) -> None:
-        self._problem, self._rows = problem, problem.design.rows
-        self._norms, n = np.empty(problem.n_samples), problem.n_samples
+        self._problem, self._rows, n = problem, problem.design.rows, problem.n_samples
+        self._norms = np.empty(n)
         squared_norms(self._rows, np.ones(problem.n_features), self._norms)
-        self._mean = float(problem.weights @ self._norms)
-        self._state, self._l2, self._around = State(np.zeros(problem.n_coordinates), np.zeros(n), np.zeros(n)), 0.0, b
+        self._state, self._l2 = State(np.zeros(problem.n_coordinates), np.zeros(n), np.zeros(n)), 0.0
         if problem.fit_intercept:
             self._state.x[-1] = b
         self._rng = np.random.default_rng(0)
@@ -123,18 +122,23 @@ class Dual:
     def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
         """Return x, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
 
-        That is when what is left would, at the pace so far, take more than are left.
+        That is when, at the pace so far, those that are left would not get there.
         """
-        self._take_up(l2)
-        problem, x = self._problem, self._state.x
+        problem, (x, u, _) = self._problem, self._state
+        x[: problem.n_features] *= self._l2 / l2  # it follows from u
+        self._l2 = l2
+        l2_intercept = around = 0.0
+        if problem.fit_intercept:  # a penalty that makes it count as much as all features together
+            mean = float(problem.weights @ self._norms)
+            l2_intercept = l2 / mean if mean > 0.0 else 1.0
+            around = x[-1] + float(problem.weights @ u) / l2_intercept
+        data = problem.loss, problem.y, problem.weights, self._norms
         gaps: list[float] = []
-        l2_intercept = self._l2_intercept if problem.fit_intercept else 0.0
         while len(gaps) < max_sweeps:
             order = self._rng.permutation(problem.n_samples)
-            data = problem.loss, problem.y, problem.weights, self._norms
             gaps.append(_sweep(self._rows, *data, order, l2, l2_intercept, self._state))
             if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
-                self._around, x[-1] = x[-1], 2.0 * x[-1] - self._around
+                around, x[-1] = x[-1], 2.0 * x[-1] - around
             if len(gaps) < _FIRST:
                 continue
             if gaps[-1] <= enough:
@@ -142,20 +146,6 @@ class Dual:
             n_watched = len(gaps) - _FIRST
             if n_watched >= _WATCHED:
                 pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
-                if not pace < 1.0 or np.log(enough / gaps[-1]) / np.log(pace) > max_sweeps - len(gaps):
+                if not pace < 1.0 or gaps[-1] * pace ** (max_sweeps - len(gaps)) > enough:
                     break
         return x.copy(), len(gaps), gaps[-1]
-
-    @property
-    def _l2_intercept(self) -> float:
-        """Penalty of the intercept around where it was: one that makes it count as much as all features together."""
-        return self._l2 / self._mean if self._mean > 0.0 else 1.0
-
-    def _take_up(self, l2: float) -> None:
-        """Go on with another penalty: x follows from u."""
-        x, u, _ = self._state
-        if self._l2 not in (0.0, l2):
-            x[: self._problem.n_features] *= self._l2 / l2
-        self._l2 = l2
-        if self._problem.fit_intercept:
-            self._around = x[-1] + float(self._problem.weights @ u) / self._l2_intercept

@@ -1,4 +1,7 @@
-"""What it costs to work on a working set W, by its columns or by its Gram matrix: nanoseconds, by measured rates."""
+"""What ways to go cost, in nanoseconds by measured rates.
+
+A working set W by its columns or by its Gram matrix; all features or samples by a matrix; sweeps over the samples.
+"""
 
 from __future__ import annotations
 
