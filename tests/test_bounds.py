@@ -27,7 +27,7 @@ from surestep.bounds.tracker import (
     refresh,
     stepped,
 )
-from surestep.design import dot
+from surestep.lines import dot
 from surestep.losses import Huber, Logistic, Squared, SquaredHinge
 from surestep.solvers._descent import Data, move, shift
 from surestep.solvers.coordinate import CoordinateDescent

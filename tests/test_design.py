@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from surestep._jit import jit
-from surestep.design import (
+from surestep.design import Design
+from surestep.lines import (
     Dense,
-    Design,
     Sparse,
     WithIntercept,
     add,
@@ -259,6 +259,27 @@ def test_generics_agree_with_numpy(matrix, dtype, sparse, intercept, data):
     product(lines, x, z)
     np.testing.assert_allclose(out, full.T @ v, **close)
     np.testing.assert_allclose(z, full @ x, **close)
+
+
+@given(matrices, st.sampled_from(["C", "F", "csr", "csc"]), st.data())
+def test_sums_over_all_entries_take_the_layout_that_is_there(matrix, form, data):
+    n, d = matrix.shape
+    design = Design.of(np.array(matrix, order=form) if form in "CF" else scipy.sparse.coo_array(matrix).asformat(form))
+    x = data.draw(arrays(np.float64, d, elements=st.one_of(st.just(0.0), numbers)))
+    v = data.draw(arrays(np.float64, n, elements=numbers))
+    close = {"rtol": 1e-12, "atol": 1e-8}
+    there = design.has_columns, design.has_rows
+    assert there.count(True) == 1
+    for _ in range(2):
+        np.testing.assert_allclose(design.times(x), matrix @ x, **close)
+        np.testing.assert_allclose(design.transposed_times(v), matrix.T @ v, **close)
+        np.testing.assert_allclose(design.squared_norms(v), v @ matrix**2, **close)
+        np.testing.assert_allclose(design.row_squares, np.sum(matrix**2, axis=1), **close)
+        full = [n, d] if form in "CF" else [np.count_nonzero(matrix, axis=0), np.count_nonzero(matrix, axis=1)]
+        np.testing.assert_array_equal(design.column_lengths, full[0])
+        np.testing.assert_array_equal(design.row_lengths, full[1])
+        assert (design.has_columns, design.has_rows) == there  # nothing was made
+        _, there = (design.columns, design.rows), (True, True)
 
 
 @pytest.mark.parametrize("index", [np.int64, np.uint32, np.uint64])

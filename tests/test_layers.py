@@ -15,6 +15,7 @@ from sources import PACKAGE
 ORDER = [
     "_jit",
     "sampling",
+    "lines",
     "design",
     "losses",
     "regularizers",

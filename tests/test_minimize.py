@@ -116,7 +116,7 @@ def test_certified_columns_are_optimal_under_the_next_penalty_too(seed, factors)
 
 
 def rounds(problem):
-    return working_set._Rounds(problem, np.zeros(problem.n_coordinates), 0.0, LocalSamples(problem))
+    return working_set._OnWorkingSet(problem, np.zeros(problem.n_coordinates), 0.0, LocalSamples(problem))
 
 
 def test_above_alpha_max_nothing_is_done():

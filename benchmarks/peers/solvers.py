@@ -26,11 +26,15 @@ class Solver:
     name: str
     package: str
     tasks: tuple
-    layout: str
+    layout: str | tuple[str, str]  # or two: for penalties with an L1 part, and without
     levels: tuple
     fit: Callable[..., Any]
     # Given (shape, is it sparse): whether its authors would use it there.
     applies: Callable[..., bool] = lambda shape, sparse: True
+
+    def layout_for(self, task):
+        """Return the name of the layout it likes best."""
+        return self.layout if isinstance(self.layout, str) else self.layout[task in L2_TASKS]
 
 
 SOLVERS = {}
@@ -81,7 +85,7 @@ LAYOUTS = {"columns": by_columns, "rows": by_rows, "liblinear": for_liblinear, "
 # --- Ours: the clock counts the making of the Problem
 
 
-@solver("surestep", "surestep", (*L1_TASKS, *L2_TASKS, "lasso_path"), "columns", tolerances(-2, -12))
+@solver("surestep", "surestep", (*L1_TASKS, *L2_TASKS, "lasso_path"), ("columns", "rows"), tolerances(-2, -12))
 def surestep(X, y, task, alpha, tol):
     from surestep import minimize, path
 

@@ -56,17 +56,17 @@ class Worker:
         """Solve a small problem as well as the solver can."""
         X, y = small_problem(self.X, self.y)
         alpha = 0.1 * lambda_max(task, X, targets(task, y))
-        data = solvers.LAYOUTS[solver.layout](X, targets(task, y))
+        data = solvers.LAYOUTS[solver.layout_for(task)](X, targets(task, y))
         for level in (solver.levels[0], solver.levels[-1]):
             w = solver.fit(*data, task, strengths(task, alpha), level)
         return {"found": evaluated(objective, task, X, y, alpha, w), "alpha": alpha}
 
     def fit(self, solver, task, alpha, level, first):
         """Time a fit; if it is the first on these data, after one that is not counted (not all is compiled by then)."""
-        key = solver.layout, TASKS[task][0]
+        key = solver.layout_for(task), TASKS[task][0]
         if self.laid_out[0] != key:
             self.laid_out = None, None  # make room
-            self.laid_out = key, solvers.LAYOUTS[solver.layout](self.X, targets(task, self.y))
+            self.laid_out = key, solvers.LAYOUTS[key[0]](self.X, targets(task, self.y))
         arguments = *self.laid_out[1], task, strengths(task, alpha), solver.levels[level]
         if first:
             solver.fit(*arguments)

@@ -1,263 +1,29 @@
-"""The data matrix X as a set of lines: its columns for coordinate descent, its rows for SGD.
+"""The data matrix X: its columns for coordinate descent, its rows for SGD and for the dual.
 
-This is the only module that knows dense from sparse. :meth:`Design.of` is the one door through which data enters.
-Behind it stand two layouts, :class:`Dense` and :class:`Sparse`, of a set of *lines*: vectors a_0, a_1, ... of one
-length. A kernel is handed ``design.columns`` or ``design.rows`` and works through the generics below, whatever the
-layout.
-
-The values keep the precision of the data, float32 or float64. Every other vector, and every sum, is float64.
+:meth:`Design.of` is the one door through which data enters. Behind it X is a set of :mod:`surestep.lines`.
 """
-
-# mypy: allow-untyped-defs
-# (Numba wants a registered implementation to have the signature of its generic's template, which has no annotations.)
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
 
-from surestep._jit import VECTORIZE, generic, jit
+from surestep.lines import (
+    Dense,
+    Sparse,
+    any_negative,
+    count_indices,
+    product,
+    squared_norms,
+    sums_of_squares,
+    transposed_product,
+)
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-
-class Dense(NamedTuple):
-    """Lines stored in full, a row of ``values`` each (C-contiguous)."""
-
-    values: Array
-
-
-class Sparse(NamedTuple):
-    """Lines stored by their entries: line j has ``values[starts[j]:starts[j + 1]]`` at the positions ``indices[...]``.
-
-    Positions rise strictly within a line. ``indices`` (uint32 or uint64) and ``starts`` (uint64) are unsigned, because
-    Numba tests every signed index for being negative, which made these loops 2.4 times slower. ``length`` is the
-    length of a line, zeros included.
-    """
-
-    values: Array
-    indices: Array
-    starts: Array
-    length: int
-
-
-class WithIntercept(NamedTuple):
-    """Columns followed by one more, all ones, which is not stored: the column of an intercept.
-
-    A call on a wrapped column costs about 17 ns more than on the column itself (measured).
-    """
-
-    lines: Dense | Sparse
-    length: int
-
-
-Lines: TypeAlias = Dense | Sparse | WithIntercept
-
-
-@generic
-def n_lines(lines: Any) -> Any:
-    """Count the lines."""
-
-
-@generic
-def dot(lines: Any, j: Any, v: Any) -> Any:
-    """Inner product <a_j, v>, in float64."""
-
-
-@generic
-def add(lines: Any, j: Any, scale: Any, out: Any) -> Any:
-    """Add a multiple of a line in place: out += scale * a_j."""
-
-
-@generic
-def squared_norm(lines: Any, j: Any, weights: Any) -> Any:
-    """Weighted squared norm sum_i weights_i a_ij^2 of line j."""
-
-
-@generic
-def n_entries(lines: Any, j: Any) -> Any:
-    """Count the stored entries of line j, as an unsigned number."""
-
-
-@generic
-def entry(lines: Any, j: Any, k: Any) -> Any:
-    """Position (uint64) and value (float64) of the k-th stored entry of line j, 0 <= k < n_entries(lines, j).
-
-    For a kernel that does something of its own with each entry, in one walk: ``for k in range(n_entries(lines, j))``.
-    """
-
-
-# --- Dense lines
-
-
-@n_lines.register(Dense)
-def _(lines):
-    return lines.values.shape[0]
-
-
-@dot.register(Dense)
-def _(lines, j, v):
-    return _dense_dot(lines.values[j], v)
-
-
-@jit(fastmath=VECTORIZE)
-def _dense_dot(a: Any, v: Any) -> Any:
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * v[i]
-    return total
-
-
-@add.register(Dense)
-def _(lines, j, scale, out):
-    a = lines.values[j]
-    for i in range(a.size):
-        out[i] += scale * a[i]
-
-
-@squared_norm.register(Dense)
-def _(lines, j, weights):
-    a = lines.values[j]
-    total = 0.0
-    for i in range(a.size):
-        total += weights[i] * a[i] * a[i]  # in this order a weight of zero silences even a huge entry
-    return total
-
-
-@n_entries.register(Dense)
-def _(lines, j):
-    return np.uint64(lines.values.shape[1])
-
-
-@entry.register(Dense)
-def _(lines, j, k):
-    return np.uint64(k), np.float64(lines.values[j, k])
-
-
-# --- Sparse lines
-
-
-@n_lines.register(Sparse)
-def _(lines):
-    return lines.starts.size - 1
-
-
-@dot.register(Sparse)
-def _(lines, j, v):
-    total = 0.0  # summed in order: vectorised gathers are three times slower on short lines
-    for k in range(lines.starts[j], lines.starts[np.int64(j) + 1]):
-        total += lines.values[k] * v[lines.indices[k]]
-    return total
-
-
-@add.register(Sparse)
-def _(lines, j, scale, out):
-    for k in range(lines.starts[j], lines.starts[np.int64(j) + 1]):
-        out[lines.indices[k]] += scale * lines.values[k]
-
-
-@squared_norm.register(Sparse)
-def _(lines, j, weights):
-    total = 0.0
-    for k in range(lines.starts[j], lines.starts[np.int64(j) + 1]):
-        total += weights[lines.indices[k]] * lines.values[k] * lines.values[k]
-    return total
-
-
-@n_entries.register(Sparse)
-def _(lines, j):
-    return lines.starts[np.int64(j) + 1] - lines.starts[j]
-
-
-@entry.register(Sparse)
-def _(lines, j, k):
-    place = lines.starts[j] + np.uint64(k)  # both unsigned: uint64 + int64 would be a float
-    return np.uint64(lines.indices[place]), np.float64(lines.values[place])
-
-
-# --- Columns and a column of ones
-
-
-@n_lines.register(WithIntercept)
-def _(lines):
-    return n_lines(lines.lines) + 1
-
-
-@dot.register(WithIntercept)
-def _(lines, j, v):
-    if j < n_lines(lines.lines):
-        return dot(lines.lines, j, v)
-    return _sum(v)
-
-
-@jit(fastmath=VECTORIZE)
-def _sum(v: Any) -> Any:
-    total = 0.0
-    for i in range(v.size):
-        total += v[i]
-    return total
-
-
-@add.register(WithIntercept)
-def _(lines, j, scale, out):
-    if j < n_lines(lines.lines):
-        add(lines.lines, j, scale, out)
-    else:
-        for i in range(lines.length):
-            out[i] += scale
-
-
-@squared_norm.register(WithIntercept)
-def _(lines, j, weights):
-    if j < n_lines(lines.lines):
-        return squared_norm(lines.lines, j, weights)
-    return _sum(weights)
-
-
-@n_entries.register(WithIntercept)
-def _(lines, j):
-    if j < n_lines(lines.lines):
-        return n_entries(lines.lines, j)
-    return np.uint64(lines.length)
-
-
-@entry.register(WithIntercept)
-def _(lines, j, k):
-    if j < n_lines(lines.lines):
-        return entry(lines.lines, j, k)
-    return np.uint64(k), 1.0
-
-
-# --- The whole matrix
-
-
-@jit
-def transposed_product(lines: Any, v: Any, out: Any) -> None:
-    """Inner products of v with all lines: out_j = <a_j, v>."""
-    for j in range(n_lines(lines)):
-        out[j] = dot(lines, j, v)
-
-
-@jit
-def product(lines: Any, x: Any, out: Any) -> None:
-    """Combine the lines: out = sum_j x_j a_j. Lines with x_j = 0 cost nothing."""
-    out[:] = 0.0
-    for j in range(n_lines(lines)):
-        if x[j] != 0.0:
-            add(lines, j, x[j], out)
-
-
-@jit
-def _any_negative(values: Any) -> bool:
-    """Whether one is; where there are any it is mostly an early one that tells."""
-    for value in values:  # noqa: SIM110  Numba has no generator expressions
-        if value < 0.0:
-            return True
-    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,22 +82,74 @@ class Design:
         return _transposed(self._lines) if self._by_column else self._lines
 
     @property
+    def has_columns(self) -> bool:
+        """Whether the columns are there, and need not be made."""
+        return self._by_column or "columns" in vars(self)
+
+    @property
     def has_rows(self) -> bool:
         """Whether the rows are there, and need not be made."""
         return not self._by_column or "rows" in vars(self)
 
+    # --- Sums over all entries, by the layout that is there
+
+    def times(self, x: Array) -> Array:
+        """X x."""
+        out = np.empty(self.n_samples)
+        if self.has_columns:
+            product(self.columns, x, out)
+        else:
+            transposed_product(self.rows, x, out)
+        return out
+
+    def transposed_times(self, v: Array) -> Array:
+        """X^T v."""
+        out = np.empty(self.n_features)
+        if self.has_columns:
+            transposed_product(self.columns, v, out)
+        else:
+            product(self.rows, v, out)
+        return out
+
+    def squared_norms(self, weights: Array) -> Array:
+        """sum_i weights_i a_ij^2 for every column."""
+        out = np.empty(self.n_features)
+        if self.has_columns:
+            squared_norms(self.columns, weights, out)
+        else:
+            sums_of_squares(self.rows, weights, out)
+        return out
+
+    @cached_property
+    def row_squares(self) -> Array:
+        """sum_j a_ij^2 for every row."""
+        out, ones = np.empty(self.n_samples), np.ones(self.n_features)
+        if self.has_rows:
+            squared_norms(self.rows, ones, out)
+        else:
+            sums_of_squares(self.columns, ones, out)
+        return out
+
     @cached_property
     def nonnegative(self) -> bool:
         """Whether no entry is negative: then the columns have no negative inner products."""
-        return not _any_negative(self._lines.values.ravel())
+        return not any_negative(self._lines.values.ravel())
 
     @cached_property
     def row_lengths(self) -> Array:
         """Number of stored entries of every row."""
+        return self._lengths(self.n_samples, across=self._by_column)
+
+    @cached_property
+    def column_lengths(self) -> Array:
+        """Number of stored entries of every column."""
+        return self._lengths(self.n_features, across=not self._by_column)
+
+    def _lengths(self, n: int, across: bool) -> Array:
         if isinstance(self._lines, Dense):
-            return np.full(self.n_samples, self.n_features)
-        if self._by_column:
-            return np.bincount(self._lines.indices, minlength=self.n_samples)
+            return np.full(n, self._lines.values.size // n)
+        if across:
+            return np.asarray(count_indices(self._lines.indices, n))
         return np.diff(self._lines.starts).astype(np.int64)
 
     @property

@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike
 from surestep import losses
 from surestep._intercept import best_shift, shift_sums
 from surestep._jit import jit
-from surestep.design import Design, Lines, WithIntercept, n_lines, product, squared_norm, transposed_product
+from surestep.design import Design
+from surestep.lines import Lines, WithIntercept
 from surestep.regularizers import (
     NoPenalty,
     Regularizer,
@@ -191,9 +192,12 @@ class Problem:
     @cached_property
     def norms(self) -> Array:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
-        squares = np.empty(self.n_coordinates)
-        squared_norms(self.columns, self.weights, squares)
-        return _readonly(np.sqrt(squares))
+        return _readonly(np.sqrt(self.squared_norms(self.weights)))
+
+    def squared_norms(self, weights: Array) -> Array:
+        """sum_i weights_i a_ij^2 for every coordinate."""
+        squares = self.design.squared_norms(weights)
+        return np.append(squares, np.sum(weights)) if self.fit_intercept else squares
 
     @cached_property
     def smoothness(self) -> Array:
@@ -203,8 +207,7 @@ class Problem:
     def predictor(self, x: ArrayLike) -> Array:
         """Return z = X x, plus the intercept."""
         x = checked_vector("x", x, self.n_coordinates)
-        z = np.empty(self.n_samples)
-        product(self.design.columns, x[: self.n_features], z)
+        z = self.design.times(x[: self.n_features])
         return z + x[-1] if self.fit_intercept else z
 
     def derivative(self, z: Array) -> Array:
@@ -219,7 +222,7 @@ class Problem:
 
     def gradient(self, x: ArrayLike) -> Array:
         """Gradient of the mean loss, <a_j, r> for all coordinates."""
-        return self._correlations(self.residual(self.predictor(x)))
+        return self.transposed_times(self.residual(self.predictor(x)))
 
     def objective(self, x: ArrayLike) -> float:
         """f(x), for an x within the bounds."""
@@ -282,7 +285,7 @@ class Problem:
 
     def correlations(self, u: Array) -> Array:
         """sum_i s_i a_ij u_i for all coordinates."""
-        return self._correlations(self._weighted(u))
+        return self.transposed_times(self._weighted(u))
 
     def fenchel_young(self, z: Array, u: Array) -> float:
         """sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)."""
@@ -342,19 +345,16 @@ class Problem:
         """Return the gradient of the mean loss, and sum_i s_i u_i^2."""
         z = self.predictor(x)
         r = self.residual(z)
-        return self._correlations(r), float(np.sum(r * self.derivative(z)))
+        return self.transposed_times(r), float(np.sum(r * self.derivative(z)))
 
     def _weighted(self, terms: Array) -> Array:
         """s_i * terms_i, and 0 where s_i = 0 even if the term is infinite."""
         return np.multiply(self.weights, terms, out=np.zeros(self.n_samples), where=self.weights > 0.0)
 
-    def _correlations(self, r: Array) -> Array:
+    def transposed_times(self, r: Array) -> Array:
         """<a_j, r> for all coordinates."""
-        g = np.empty(self.n_coordinates)
-        transposed_product(self.design.columns, r, g[: self.n_features])
-        if self.fit_intercept:
-            g[-1] = np.sum(r)
-        return g
+        g = self.design.transposed_times(r)
+        return np.append(g, np.sum(r)) if self.fit_intercept else g
 
     def _best_shift(self, z: Array) -> float:
         """Return the best intercept on top of z."""
@@ -392,7 +392,8 @@ class Problem:
     @cached_property
     def _uncertified(self) -> Array:
         """Features that leave no dual point if their gradient has some sign; that of an empty column is always 0."""
-        return np.asarray(_without_dual_point(self.penalty, self.norms[: self.n_features]))
+        listed = np.asarray(_without_dual_point(self.penalty, self.n_features))
+        return listed[self.norms[listed] > 0.0] if listed.size else listed
 
 
 def is_partitioned(X: Any) -> bool:
@@ -439,13 +440,6 @@ def _readonly(array: Array) -> Array:
 
 
 @jit
-def squared_norms(lines: Any, weights: Any, out: Any) -> None:
-    """sum_i weights_i a_ij^2 of all lines."""
-    for j in range(n_lines(lines)):
-        out[j] = squared_norm(lines, j, weights)
-
-
-@jit
 def _weighted_values(loss: Any, z: Any, y: Any, weights: Any, out: Any) -> None:
     for i in range(y.size):  # a sample of weight 0 is not even looked at: its loss may overflow
         out[i] = weights[i] * losses.value(loss, z[i], y[i]) if weights[i] > 0.0 else 0.0
@@ -484,11 +478,11 @@ def _scales(reg: Any, v: Any, out: Any) -> None:
 
 
 @jit
-def _without_dual_point(reg: Any, norms: Any) -> Any:
-    """List coordinates for which no multiple of a gradient entry of one of the signs is feasible."""
-    listed, n = np.empty(norms.size, np.int64), 0
-    for j in range(norms.size):
-        if norms[j] > 0.0 and min(feasible_scale(reg, j, 1.0), feasible_scale(reg, j, -1.0)) == 0.0:
+def _without_dual_point(reg: Any, n_features: int) -> Any:
+    """List features for which no multiple of a gradient entry of one of the signs is feasible."""
+    listed, n = np.empty(n_features, np.int64), 0
+    for j in range(n_features):
+        if min(feasible_scale(reg, j, 1.0), feasible_scale(reg, j, -1.0)) == 0.0:
             listed[n] = j
             n += 1
     return listed[:n]

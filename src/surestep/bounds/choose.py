@@ -12,7 +12,7 @@ from surestep.bounds.exact import Cooccurrence, Gram
 from surestep.bounds.path import start_path
 from surestep.bounds.snapshot import start_snapshot
 from surestep.bounds.tracker import EPS
-from surestep.design import entry, n_entries, n_lines
+from surestep.lines import entry, n_entries, n_lines
 from surestep.losses import Squared
 from surestep.problem import Problem
 

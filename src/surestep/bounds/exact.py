@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep.bounds.tracker import EPS, Point, changed, follows_entries, interval, needs_gradient, refresh, stepped
-from surestep.design import add, entry, n_entries, transposed_product
+from surestep.lines import add, entry, n_entries, transposed_product
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
-from surestep.design import add, entry, n_entries, n_lines, transposed_product
+from surestep.lines import add, entry, n_entries, n_lines, transposed_product
 from surestep.sampling.safe import solve
 
 Array = NDArray[np.float64]

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from surestep.bounds.margins import fill_norm_bounds, margins, row_norms
 from surestep.bounds.parts import PartBounds, shares_in_part, shares_of_parts
-from surestep.design import Dense, Design, Sparse
+from surestep.design import Design
 from surestep.distributed._clients import leave_the_threads
 from surestep.distributed._parts import Part, Spec
 from surestep.distributed._problem import PartitionedProblem
+from surestep.lines import Dense, Sparse
 from surestep.problem import Problem
 from surestep.solvers._sgd_dealt import Hand, Rows
 

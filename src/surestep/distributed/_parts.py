@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from surestep._intercept import shift_sums
 from surestep.design import Design
-from surestep.problem import Problem, checked_vector, refuse, squared_norms
+from surestep.problem import Problem, checked_vector, refuse
 from surestep.solvers._samples import LocalSamples
 
 Array = NDArray[Any]
@@ -301,12 +301,6 @@ def _packed_lines(fits: Iterable[LocalSamples], first: int, n: int) -> Array:
     return np.asarray(lines[lower(n - first, n)])
 
 
-def _squared_norms(problem: Problem) -> Array:
-    out = np.empty(problem.n_coordinates)
-    squared_norms(problem.columns, problem.weights, out)
-    return out
-
-
 def _shift_sums(problem: Problem, x: Array, b: float) -> tuple[float, ...]:
     return tuple(shift_sums(problem.loss, problem.predictor(x), problem.y, problem.weights, b))
 
@@ -334,7 +328,7 @@ def _fenchel_young(problem: Problem, tau: float, *dual: Any) -> float:
 
 
 _SUMS: dict[str, Any] = {
-    "squared_norms": _squared_norms,
+    "squared_norms": lambda problem: problem.squared_norms(problem.weights),
     "objective": Problem.objective,
     "gradient": Problem.gradient,
     "shift_sums": _shift_sums,

@@ -87,6 +87,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
             self._log.append(("join", (self._members,)))
         return squares
 
+    def take(self, u: Array) -> None:
+        self._tell("take", u)
+
     def gradient(self, listed: Integers) -> Array:
         return np.asarray(self._ask("gradient", listed.astype(self._short)))
 
@@ -144,13 +147,15 @@ class PartitionedSamples(AbstractContextManager[Samples]):
             return of_product, of_matrix
         return math.inf, 0.0  # a product is an exchange with all workers
 
-    def dual_prices(self) -> tuple[float, float]:
-        of_sweep, of_rows = self._ask("dual_prices")
-        return of_sweep, of_rows
+    def dual_prices(self) -> tuple[float, float, float]:
+        of_sweep, of_rows, square = self._ask("dual_prices")
+        return of_sweep, of_rows, square
 
-    def minimise_by_dual(self, l2: float, b: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
-        x, n_sweeps, gap = self._ask("minimise_by_dual", l2, b, enough, max_sweeps)
-        return np.asarray(x), n_sweeps, gap
+    def minimise_by_dual(
+        self, l2: float, b: float, enough: float, max_sweeps: float
+    ) -> tuple[Array, Array, int, float]:
+        x, u, n_sweeps, gap = self._ask("minimise_by_dual", l2, b, enough, max_sweeps)
+        return np.asarray(x), np.asarray(u), n_sweeps, gap
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         return np.asarray(self._ask("minimise_over_samples", l2, enough))

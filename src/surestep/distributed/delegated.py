@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep.bounds.margins import margins
-from surestep.design import Dense, Sparse, lines_between, n_lines
+from surestep.design import lines_between
 from surestep.distributed._clients import leave_the_threads
 from surestep.distributed._dealer import Dealer
 from surestep.distributed._problem import PartitionedProblem
+from surestep.lines import Dense, Sparse, n_lines
 from surestep.problem import Problem
 from surestep.solvers._sgd_blocks import StochasticGradientDescent
 from surestep.solvers._sgd_dealt import DealtDescent

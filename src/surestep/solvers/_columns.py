@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from surestep._jit import jit
 from surestep.bounds.choose import lengths
-from surestep.design import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
+from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers._gram import Gram, Orthant, Products, block_of, orthant_of, solve_on_gram
-from surestep.solvers._prices import Price
+from surestep.solvers._prices import Price, RowCounts
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
@@ -139,8 +139,9 @@ def descend_by_columns(
     roots = np.sqrt(weights)
     columns = scaled(columns, members, roots)
     rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
-    held, price = _Held(columns, rho.size), Price.of(columns, rho.size)
-    places, n_steps, inner, spent = np.arange(n), 0, enough, price.entries
+    held, places = _Held(columns, rho.size), np.arange(n)
+    price = Price.of(n, RowCounts(columns, rho.size).of(places), isinstance(columns, Dense))
+    n_steps, inner, spent = 0, enough, price.entries
     for sweep in range(1, max_sweeps + 1):
         n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
         n_steps += places.size

@@ -15,7 +15,7 @@ from surestep._jit import VECTORIZE, generic, jit
 from surestep.bounds.choose import lengths
 from surestep.bounds.snapshot import LARGEST, Snapshot
 from surestep.bounds.tracker import EPS, Step, changed, fill_magnitudes, follows_entries, stepped
-from surestep.design import dot, entry, n_entries
+from surestep.lines import dot, entry, n_entries
 from surestep.problem import Problem
 from surestep.regularizers import gradient_step
 from surestep.sampling.samplers import draw, looks_at_bounds, observe

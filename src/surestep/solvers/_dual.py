@@ -23,14 +23,18 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._jit import jit
-from surestep.design import add, dot
-from surestep.problem import Problem, squared_norms
+from surestep.lines import add, dot
+from surestep.problem import Problem
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # The root is found to this part of the step, in so many Newton steps at most.
 _ACCURACY, _MOST_STEPS = 0.01, 60
+
+# Samples that stay together in a sweep, at most; and groups of these, at least: sweeps take half to two thirds of the
+# time, and are as good (measured).
+_NEIGHBOURS, _GROUPS = 8, 500
 
 # The sweep from which on the gap tells something, and sweeps over which it is watched, at least.
 _FIRST, _WATCHED = 2, 3
@@ -112,15 +116,14 @@ class Dual:
 
     def __init__(self, problem: Problem, b: float) -> None:
         self._problem, self._rows, n = problem, problem.design.rows, problem.n_samples
-        self._norms = np.empty(n)
-        squared_norms(self._rows, np.ones(problem.n_features), self._norms)
+        self._norms = problem.design.row_squares
         self._state, self._l2 = State(np.zeros(problem.n_coordinates), np.zeros(n), np.zeros(n)), 0.0
         if problem.fit_intercept:
             self._state.x[-1] = b
         self._rng = np.random.default_rng(0)
 
-    def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
-        """Return x, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
+    def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, Array, int, float]:
+        """Return x, u, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
 
         That is when, at the pace so far, those that are left would not get there.
         """
@@ -135,8 +138,7 @@ class Dual:
         data = problem.loss, problem.y, problem.weights, self._norms
         gaps: list[float] = []
         while len(gaps) < max_sweeps:
-            order = self._rng.permutation(problem.n_samples)
-            gaps.append(_sweep(self._rows, *data, order, l2, l2_intercept, self._state))
+            gaps.append(_sweep(self._rows, *data, self._order(), l2, l2_intercept, self._state))
             if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
                 around, x[-1] = x[-1], 2.0 * x[-1] - around
             if len(gaps) < _FIRST:
@@ -148,4 +150,15 @@ class Dual:
                 pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
                 if not pace < 1.0 or gaps[-1] * pace ** (max_sweeps - len(gaps)) > enough:
                     break
-        return x.copy(), len(gaps), gaps[-1]
+        return x.copy(), u.copy(), len(gaps), gaps[-1]
+
+    def _order(self) -> Integers:
+        """Return the samples in a random order, in which some neighbours stay together: these are read faster.
+
+        Which, differs from sweep to sweep.
+        """
+        n = self._problem.n_samples
+        size = max(1, min(_NEIGHBOURS, n // _GROUPS))
+        begins = self._rng.permutation(np.arange(-self._rng.integers(size), n, size))
+        order = (begins[:, None] + np.arange(size)).ravel()
+        return order[(order >= 0) & (order < n)]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import VECTORIZE, jit
-from surestep.design import Dense, Lines, WithIntercept, entry, n_entries
+from surestep.lines import Dense, Lines, WithIntercept, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
 
 Array = NDArray[np.float64]

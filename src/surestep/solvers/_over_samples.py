@@ -19,7 +19,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from surestep.bounds.tracker import EPS
-from surestep.design import Dense, product, transposed_product
 from surestep.problem import Problem
 from surestep.solvers._gram import CACHED, Gram, Products
 from surestep.solvers._look import curvatures, loss_terms, residuals, slope
@@ -36,16 +35,18 @@ class OverSamples:
 
     def __init__(self, problem: Problem, l2: Array) -> None:
         self._problem, self._l2 = problem, l2[: problem.n_features]
-        n, columns = problem.n_samples, problem.design.columns
-        if isinstance(columns, Dense):  # as they are: to have them by rows takes longer than all the rest
-            self._kernel = np.zeros((n, n))
-            size = max(1, CACHED // n)
-            for begin in range(0, problem.n_features, size):
-                part = slice(begin, begin + size)
-                lines = columns.values[part] / np.sqrt(self._l2[part, None])
-                self._kernel += lines.T @ lines
-        else:
-            self._kernel = Gram(Products(problem.design.rows, problem.n_features, 1.0 / self._l2)).of(np.arange(n))
+        n, design = problem.n_samples, problem.design
+        if design.is_sparse:
+            self._kernel = Gram(Products(design.rows, problem.n_features, 1.0 / self._l2)).of(np.arange(n))
+            return
+        # In the layout that is there: to make the other takes longer than all the rest.
+        values = design.columns.values.T if design.has_columns else design.rows.values
+        self._kernel = np.zeros((n, n))
+        size = max(1, CACHED // n)
+        for begin in range(0, problem.n_features, size):
+            part = slice(begin, begin + size)
+            lines = values[:, part] / np.sqrt(self._l2[part])
+            self._kernel += lines @ lines.T
 
     def serves(self, l2: Array) -> bool:
         """Whether it is that of this penalty."""
@@ -90,7 +91,7 @@ class OverSamples:
             t = step_along(slope_at, steepest, slope_at(1.0))
             beta, b = beta + t * step, b + t * shift
             z = kernel @ beta + b
-        x = self._transposed_times(beta) / self._l2
+        x = problem.design.transposed_times(beta) / self._l2
         return np.append(x, b) if problem.fit_intercept else x
 
     def _slope(self, z: Array, move: Array, linear: float, quadratic: float, t: float) -> float:
@@ -108,28 +109,18 @@ class OverSamples:
 
     def step(self, weights: Array, c: Array) -> Array:
         """Return Newton's step at any point, with these d_i and this gradient of f, by Woodbury's formula."""
-        d = self._problem.n_features
+        d, design = self._problem.n_features, self._problem.design
         solved = self._solver(weights)
 
         def solve(v: Array) -> Array:
             """(X^T D X + Lambda)^-1 v = Lambda^-1 (v - X^T (I + D K)^-1 D X Lambda^-1 v)."""
             v = v / self._l2
-            return v - self._transposed_times(solved(weights * self._times(v))) / self._l2
+            return v - design.transposed_times(solved(weights * design.times(v))) / self._l2
 
         step = solve(-c[:d])
         if not self._problem.fit_intercept:
             return step
-        border = self._transposed_times(weights)
+        border = design.transposed_times(weights)
         across = solve(border)
         b = (-c[-1] - border @ step) / (weights.sum() - border @ across)
         return np.append(step - b * across, b)
-
-    def _times(self, v: Array) -> Array:
-        out = np.empty(self._problem.n_samples)
-        product(self._problem.design.columns, v, out)
-        return out
-
-    def _transposed_times(self, v: Array) -> Array:
-        out = np.empty(self._problem.n_features)
-        transposed_product(self._problem.design.columns, v, out)
-        return out

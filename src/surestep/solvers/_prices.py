@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep.design import Dense, Design, Lines, Sparse, WithIntercept
+from surestep.design import Design
+from surestep.lines import Dense, Lines, WithIntercept
 from surestep.solvers._gram import count_entries
 
 Array = NDArray[np.float64]
@@ -72,16 +73,12 @@ class Price(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, columns: Dense | Sparse, n_samples: int, by_samples: bool = False) -> Price:
-        """Return that of some columns; or that of their rows."""
-        if isinstance(columns, Dense):
-            n, length = columns.values.shape[:: -1 if by_samples else 1]
-            return cls(0.5 * length + 50.0, 2.0 * n * length, 0.04 * n * n * length, n)
-        n_columns, n_entries = columns.starts.size - 1, float(columns.indices.size)
-        n = n_samples if by_samples else n_columns
-        across = np.diff(columns.starts) if by_samples else RowCounts(columns, n_samples).of(np.arange(n_columns))
+    def of(cls, n: int, across: Array | Integers, dense: bool) -> Price:
+        """Return that of n lines, which have so many entries at each place."""
+        per_entry, to_gather, per_product = (0.5, 2.0, 0.04) if dense else (2.0, 12.0, 0.6)
         counts = across.astype(float)
-        return cls(2.0 * n_entries / n + 50.0, 12.0 * n_entries, 0.6 * float(counts @ counts), n)
+        n_entries = float(np.sum(counts))
+        return cls(per_entry * n_entries / n + 50.0, to_gather * n_entries, per_product * float(counts @ counts), n)
 
     def of_gram(self, n: int) -> float:
         """Of a Gram matrix of so many members of W, and descent and direct solves on it."""
@@ -99,11 +96,9 @@ def dual_prices(design: Design, curved: bool) -> tuple[float, float]:
 
     Dense rows that outnumber the features depend on each other: sweeps would be many, and matrices by BLAS cost little.
     """
-    n_samples, n_features = design.shape
-    columns = design.columns
-    if isinstance(columns, Dense):
-        per_entry, to_rows = 0.7 if n_samples <= n_features else math.inf, 2.0
+    if design.is_sparse:
+        per_entry, to_rows = 3.5, 12.0
     else:
-        per_entry, to_rows = 5.0, 12.0
-    of_rows = 0.0 if design.has_rows else to_rows * columns.values.size
-    return per_entry * columns.values.size + (120.0 if curved else 30.0) * n_samples, of_rows
+        per_entry, to_rows = 0.7 if design.n_samples <= design.n_features else math.inf, 2.0
+    of_rows = 0.0 if design.has_rows else to_rows * design.nnz
+    return per_entry * design.nnz + (90.0 if curved else 30.0) * design.n_samples, of_rows

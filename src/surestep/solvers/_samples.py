@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Protocol
 
 import numpy as np
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._intercept import shift_sums
-from surestep.bounds.choose import lengths
-from surestep.design import product, transposed_product
-from surestep.problem import Problem, squared_norms
+from surestep.lines import Lines
+from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
 from surestep.solvers._dual import Dual
@@ -56,6 +55,9 @@ class Samples(Protocol):
 
     def residuals(self) -> Sequence[float] | Array:
         """Take r at the present z; return the squares of the distance from the last one, and of its size."""
+
+    def take(self, u: Array) -> None:
+        """Take r_i = s_i u_i, where the rows are whole."""
 
     def gradient(self, listed: Integers) -> Array:
         """<a_j, r> of some columns."""
@@ -99,10 +101,12 @@ class Samples(Protocol):
     def prices(self, matrix: str) -> tuple[float, float]:
         """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
 
-    def dual_prices(self) -> tuple[float, float]:
-        """See `_prices.dual_prices`, where the rows are whole."""
+    def dual_prices(self) -> tuple[float, float, float]:
+        """See `_prices.dual_prices`, where the rows are whole; and sum_i s_i |a_i|^2, by which sweeps are many."""
 
-    def minimise_by_dual(self, l2: float, b: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
+    def minimise_by_dual(
+        self, l2: float, b: float, enough: float, max_sweeps: float
+    ) -> tuple[Array, Array, int, float]:
         """See `Dual.minimise`, where the rows are whole; from the intercept b on."""
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
@@ -128,7 +132,7 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def __init__(self, problem: Problem, n_threads: int | None = 1) -> None:
         n = problem.n_samples
-        self._problem, self._columns = problem, problem.columns
+        self._problem = problem
         self._data = problem.loss, problem.y, problem.weights
         self._pool = ThreadPoolExecutor(n_threads)
         self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last look
@@ -136,8 +140,6 @@ class LocalSamples(AbstractContextManager[Samples]):
         # The residual of the model, which is the last one looked at where the model is exact.
         self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
         self._weights = problem.weights.copy()  # d_i of the quadratic model
-        self._put_matrix_away()
-        self._counts = RowCounts(self._columns, n)
         self._dual: Dual | None = None
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
@@ -146,8 +148,37 @@ class LocalSamples(AbstractContextManager[Samples]):
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
+    # --- What is made when first asked for: where nothing has kinks, rows may be all that is needed
+
+    @property
+    def _columns(self) -> Lines:
+        return self._problem.columns
+
+    @cached_property
+    def _counts(self) -> RowCounts:
+        return RowCounts(self._columns, self._z.size)
+
+    @cached_property
+    def _products(self) -> Products:
+        return Products(self._columns, self._z.size, self._weights)
+
+    @cached_property
+    def _gram(self) -> Gram:
+        return Gram(self._products)
+
+    def _is_better_by_rows(self, listed: Integers) -> bool:
+        """Whether columns would have to be made, and all are listed."""
+        return listed.size == self._problem.n_coordinates and not self._problem.design.has_columns
+
+    def _put_matrix_away(self) -> None:
+        for name in ("_gram", "_products"):
+            vars(self).pop(name, None)
+
+    # --- The data
+
     def lengths(self) -> Integers:
-        return np.asarray(lengths(self._columns))
+        found = self._problem.design.column_lengths
+        return np.append(found, self._problem.n_samples) if self._problem.fit_intercept else found
 
     def restart(self, x: Array) -> None:
         self._z[:] = self._problem.predictor(x)
@@ -165,8 +196,14 @@ class LocalSamples(AbstractContextManager[Samples]):
         loss, y, weights = self._data
         return residuals(loss, self._z, y, weights, self._u, self._r)
 
+    def take(self, u: Array) -> None:
+        self._u[:] = u
+        np.multiply(self._problem.weights, u, out=self._r)
+
     def gradient(self, listed: Integers) -> Array:
         listed = np.asarray(listed, np.int64)
+        if self._is_better_by_rows(listed):
+            return self._problem.transposed_times(self._r)
         out, n_parts = np.empty(listed.size), self._pool._max_workers
         if n_parts == 1:
             dots(self._columns, listed, self._r, out)
@@ -197,10 +234,6 @@ class LocalSamples(AbstractContextManager[Samples]):
     def matrix(self, members: Integers) -> Array:
         return self._gram.of(members)
 
-    def _put_matrix_away(self) -> None:
-        self._products = Products(self._columns, self._z.size, self._weights)
-        self._gram = Gram(self._products)
-
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W: for those who add up the lines of parts."""
         self._products.join(new)
@@ -210,15 +243,10 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._products.add_lines(first, out)
 
     def diagonal(self) -> Array:
-        out = np.empty(self._problem.n_coordinates)
-        squared_norms(self._columns, self._weights, out)
-        return out
+        return self._problem.squared_norms(self._weights)
 
     def curved(self, v: Array) -> Array:
-        z, image = np.empty(self._z.size), np.empty(v.size)
-        product(self._columns, v, z)
-        transposed_product(self._columns, self._weights * z, image)
-        return image
+        return self._problem.transposed_times(self._weights * self._problem.predictor(v))
 
     def pays(self, members: Integers, growing: bool) -> bool:
         return pays(self._counts, members, growing, self._curved, self._spent)
@@ -233,14 +261,21 @@ class LocalSamples(AbstractContextManager[Samples]):
         return x, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:
-        price = Price.of(self._problem.design.columns, self._z.size, by_samples=matrix == "samples")
+        design = self._problem.design
+        n, across = design.n_features, design.row_lengths
+        if matrix == "samples":
+            n, across = design.n_samples, design.column_lengths
+        price = Price.of(n, across, not design.is_sparse)
         vectors = 10.0 * self._problem.n_coordinates  # those of conjugate gradients
         return price.size * price.step + vectors, price.of_factors
 
-    def dual_prices(self) -> tuple[float, float]:
-        return dual_prices(self._problem.design, self._curved)
+    def dual_prices(self) -> tuple[float, float, float]:
+        design = self._problem.design
+        return *dual_prices(design, self._curved), float(self._problem.weights @ design.row_squares)
 
-    def minimise_by_dual(self, l2: float, b: float, enough: float, max_sweeps: float) -> tuple[Array, int, float]:
+    def minimise_by_dual(
+        self, l2: float, b: float, enough: float, max_sweeps: float
+    ) -> tuple[Array, Array, int, float]:
         if self._dual is None:
             self._dual = Dual(self._problem, b)
         return self._dual.minimise(l2, enough, max_sweeps)
@@ -262,6 +297,9 @@ class LocalSamples(AbstractContextManager[Samples]):
         combine(self._columns, members, change, self._z)
 
     def aim(self, members: Integers, change: Array) -> None:
+        if self._is_better_by_rows(members):
+            self._move[:] = self._problem.predictor(change)
+            return
         self._move[:] = 0.0
         combine(self._columns, members, change, self._move)
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep.bounds.delegated import distance_between
-from surestep.design import Dense, Design, Sparse
+from surestep.design import Design
+from surestep.lines import Dense, Sparse
 from surestep.problem import Problem
 from surestep.solvers._orbit import REFERENCE, X, make_ball, make_powers
 from surestep.solvers._sgd_blocks import StochasticGradientDescent

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from surestep.losses import Squared
+from surestep import losses
 from surestep.problem import Problem
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ _MOST_DIRECT = 4000
 _MOST_ITERATIONS, _FEWEST_ITERATIONS = 500, 20
 
 # What Newton's method is expected to take, for a quadratic loss and for others (measured): matrices or factors; or
-# products, so many times a power of the mean c_i of `_dual`, which is large for weak penalties.
-_MATRICES, _PRODUCTS, _POWER = (1, 4), (33, 66), 0.3
+# products, so many times a power of the mean c_i of `_dual`, which is large for weak penalties; and nanoseconds for
+# each sample besides.
+_MATRICES, _PRODUCTS, _POWER, _PER_SAMPLE = (1, 4), (33, 66), 0.3, (0.0, 1000.0)
 
-# What dual coordinate descent is expected to take: nanoseconds to set up, more than some problems are worth, and sweeps
-# where the mean c_i is below 1, and elsewhere (measured). How many must be affordable for it to be tried, and how many
-# are, for each of them.
-_SET_UP, _SHORT_SWEEPS, _LONG_SWEEPS, _FOR_EACH, _PATIENCE = 1e6, 6, 20, 1.3, 3.0
+# Dual coordinate descent: nanoseconds to set up, more than some problems are worth; sweeps that Newton's method must
+# cost for it to be tried, a few more than a good problem takes; and sweeps after which it is known what it is worth.
+_SET_UP, _FEWEST_SWEEPS, _TRIED = 1e6, 8, 5
 
 
 def conjugate_gradients(
@@ -95,15 +95,15 @@ class Newton:
     def _sweeps_that_may_pay(self) -> float:
         """Return how many sweeps of dual coordinate descent may be tried; none where Newton's method should win."""
         problem, samples = self._problem, self._samples
-        l2, curved = problem.penalty.l2[: problem.n_features], not isinstance(problem.loss, Squared)
+        l2, curved = problem.penalty.l2[: problem.n_features], not isinstance(problem.loss, losses.Squared)
         if not (samples.whole and l2[0] > 0.0 and np.all(l2 == l2[0])):
             return 0.0
-        size = float(np.sum(problem.smoothness[: problem.n_features])) / (problem.n_samples * float(l2[0]))
-        n_sweeps = _SHORT_SWEEPS if size < 1.0 else _LONG_SWEEPS
+        of_sweep, of_rows, square = samples.dual_prices()
+        size = losses.smoothness(problem.loss) * square / (problem.n_samples * float(l2[0]))
         by_products = _PRODUCTS[curved] * size**_POWER * self._of_product
-        of_sweep, of_rows = samples.dual_prices()
-        affordable = (min(_MATRICES[curved] * self._of_matrix, by_products) - of_rows - _SET_UP) / of_sweep
-        return _PATIENCE * n_sweeps if affordable >= _FOR_EACH * n_sweeps else 0.0
+        by_newton = min(_MATRICES[curved] * self._of_matrix, by_products) + _PER_SAMPLE[curved] * problem.n_samples
+        affordable = (by_newton - of_rows - _SET_UP) / of_sweep
+        return affordable + _TRIED if affordable >= _FEWEST_SWEEPS else 0.0
 
     @property
     def way(self) -> str:

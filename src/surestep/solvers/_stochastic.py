@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from surestep import losses
 from surestep._jit import lean
 from surestep.bounds.tracker import EPS
-from surestep.design import entry, n_entries
+from surestep.lines import entry, n_entries
 from surestep.sampling.samplers import OVER
 from surestep.solvers._orbit import (
     DENSE,

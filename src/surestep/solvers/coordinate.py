@@ -25,7 +25,7 @@ from surestep.bounds.tracker import (
     needs_gradient,
     refresh,
 )
-from surestep.design import transposed_product
+from surestep.lines import transposed_product
 from surestep.problem import Gap, Problem
 from surestep.sampling.distribution import optimal_sampling
 from surestep.sampling.samplers import NONE, OVER, Cyclic, Fixed, Greedy, make_fixed, make_safe

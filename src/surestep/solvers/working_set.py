@@ -11,19 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surestep import losses
-from surestep._intercept import best_shift
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
-from surestep.problem import FENCHEL, Gap, Problem
+from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
+from surestep.solvers._everywhere import Everywhere
 from surestep.solvers._gram import solve_on_gram
 from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, uncertified
 from surestep.solvers._loop import Callback, run, target_of
+from surestep.solvers._rounds import Rounds
 from surestep.solvers._samples import Samples, samples_of
-from surestep.solvers._smooth import Newton
-from surestep.solvers._steps import step_along
-from surestep.trace import Result, Status
+from surestep.trace import Result
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -39,17 +38,13 @@ _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 # Gaps are far from the target where they are so many times as large.
 _FAR = 1e3
 
-# Steps without kinks are found to this part of the accuracy that ends at the target; shorter ones than this part of
-# them show that curvatures change too fast for steps which take long to find.
-_NEAR, _SHORT = 0.5, 0.1
-
 # For losses that are not quadratic: models in a round, at most; the accuracy of a model, as a part of its gains, where
 # it costs little to make another and where it costs much; and what it is times, when the last model was good, at least.
 _MODELS, _CHEAP, _DEAR, _BEST = 20, 0.1, 0.01, 1e-3
 
-# Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end. On
-# a working set the penalty sets one; and saturated samples, which are most when it is weak, must not slow it down.
-_LEAST_CURVATURE, _LEAST_ON_SET = 1e-6, 1e-10
+# Curvatures of the model, as a part of the smoothness, at least: the penalty sets an end to steps where the loss is
+# linear; and saturated samples, which are most when it is weak, must not slow it down.
+_LEAST_CURVATURE = 1e-10
 
 # Curvatures that have changed by less than this part of them stay as they are in a Gram matrix.
 _SLACK = 0.2
@@ -60,9 +55,6 @@ _COURAGE = 0.1
 # Sweeps over the columns for a model, at most, and at least; looks whose time a round may take; and sweeps in the time
 # that goes into a model besides.
 _SWEEPS, _FEWEST_SWEEPS, _LOOKS, _PER_MODEL = 300, 3, 5, 3
-
-# Rounds without any progress after which rounding must be what is in the way.
-_PATIENCE = 5
 
 
 def minimize(
@@ -134,7 +126,7 @@ class Minimizer(AbstractContextManager["Minimizer"]):
             raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
         self._n_threads = None if n_jobs == -1 else n_jobs
         self._resources = ExitStack()
-        self._rounds: _Rounds | None = None
+        self._rounds: Rounds | None = None
 
     def __exit__(self, *_: object) -> None:
         self._resources.close()
@@ -160,7 +152,8 @@ class Minimizer(AbstractContextManager["Minimizer"]):
             start = starting_point(problem, warm_start if self._rounds is None else self._rounds.x)
             self._resources.close()
             samples = self._resources.enter_context(samples_of(problem, self._n_threads))
-            self._rounds = _Rounds(problem, start, target, samples)
+            kind = Everywhere if _is_smooth(problem.penalty) else _OnWorkingSet
+            self._rounds = kind(problem, start, target, samples)
         return run(
             self._rounds,
             problem,
@@ -172,81 +165,42 @@ class Minimizer(AbstractContextManager["Minimizer"]):
         )
 
 
-class _Rounds:
-    """Where the solver stands, and a round of it."""
+class _OnWorkingSet(Rounds):
+    """A fit whose penalty has kinks."""
+
+    smooth = False
 
     def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
+        super().__init__(problem, x, samples)
         n = problem.n_coordinates
-        self._samples = samples
-        self.x, self._everything = x, np.arange(n)
-        samples.restart(x)
         # Of every coordinate: the gradient entry when last seen, where the path of r was then (less what rounding may
         # hide), and up to where it is certified to stay.
         self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
         self._travelled = self._now = 0.0
-        self._lengths = samples.lengths()
         self._longest = int(np.max(self._lengths))
-        self._n_entries = int(np.sum(self._lengths[: problem.n_features]))  # stored entries of X
         self._is_member = np.zeros(n, bool)
-        self._curved = not isinstance(problem.loss, losses.Squared)
         self._members = np.empty(0, np.int64)
         self._caution, self._looks = 1.0, _LOOKS
-        self._by_gram, self._growing = True, False
-        self.smooth = _is_smooth(problem.penalty)
-        from_zero = not np.any(x[: problem.n_features])
-        self._newton = Newton(problem, samples, from_zero) if self.smooth else None
+        self._by_gram, self._growing, self._n_new = True, False, 0
         self._begin(problem, target, moved=True)
 
-    def _begin(self, problem: Problem, target: float, moved: bool) -> None:
-        self._problem, self._target, self._dual_gap = problem, target, math.inf
-        self.n_steps, self._n_read, self._n_new, self._n_idle = 0, 0, 0, 0
-        self._look(moved)
-        self._best = self._gap.objective, self._error
-
     def take_up(self, problem: Problem, target: float) -> None:
-        """Go on with another regularizer, with kinks if the last had any."""
-        if self._newton is not None:
-            self._newton.take_up(problem)
         recertify(problem.penalty, problem.norms, self.x, self._gradient, self._seen, self._until)
+        self._n_new = 0
         self._begin(problem, target, moved=False)
 
-    def evaluate(self) -> tuple[Gap, float]:
-        """Return what the last look found."""
-        return self._gap, self._violation
-
-    def columns(self) -> dict[str, float]:
-        """Return the size of the working set, how it is worked on, and what has been read."""
-        return {
-            "working_set": float(self._members.size),
-            "gram": float(self._by_gram),
-            "passes": self._n_read / max(self._n_entries, 1),
-            **self._samples.columns(),
-        }
-
-    def advance(self, n_epochs: float) -> Status | None:
-        """Do a round."""
-        n_members = self._members.size
-        if self._newton is not None:
-            self._step_everywhere(self._newton)
-        else:
-            self._choose()
-            self._solve()
-        self._look()
-        # Against the best so far: where rounding is all that moves, either falls every now and then.
-        objective, error = self._best
-        falls = self._gap.objective < objective - 4.0 * EPS * abs(objective) or self._error < 0.5 * error
-        self._n_idle = 0 if falls or self._members.size > n_members else self._n_idle + 1
-        self._best = min(objective, self._gap.objective), min(error, self._error)
-        if self._violation == 0.0:
-            return Status.OPTIMAL
-        return Status.PRECISION if self._n_idle == _PATIENCE else None
+    def _working_set(self) -> tuple[int, bool]:
+        return self._members.size, self._by_gram
 
     # --- Where we stand
 
     @property
-    def _error(self) -> float:
-        """What has to become small."""
-        return self._gap.gap if self._gap.gap < np.inf else self._violation
+    def _violation(self) -> float:
+        return self._largest
+
+    @property
+    def _optimal(self) -> bool:
+        return self._largest == 0.0
 
     def _look(self, moved: bool = True) -> None:
         """Compute the gradient entries that matter, what each coordinate promises, and the gap."""
@@ -262,24 +216,14 @@ class _Rounds:
         )
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
-        self._gains, self._violation = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving)
-        tau, penalties, gap = penalty_terms(penalty, x, self._gradient, self._moving)
-        mean, more = samples.loss_terms(tau)
-        objective = mean + penalties
-        if tau == 0.0:
-            self._gap = Gap(np.inf, objective, -np.inf, problem.certificate_reason)
-        else:
-            gap = max(gap + more, 0.0)
-            self._gap = Gap(gap, objective, objective - gap, FENCHEL)
+        self._gains, self._largest = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving)
+        self._put_gap(*penalty_terms(penalty, x, self._gradient, self._moving))
 
     def _go_on(self) -> None:
         """Take the residual at the present z, and add to the path of r."""
-        problem, x, samples = self._problem, self.x, self._samples
-        if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
-            shift = best_shift(problem.loss, problem.n_samples, samples.shift_sums)
-            x[-1] += shift
-            samples.shift(shift)
-        distance, size = map(math.sqrt, samples.residuals())
+        self._balance()
+        problem, x = self._problem, self.x
+        distance, size = map(math.sqrt, self._samples.residuals())
         support = np.flatnonzero(x)
         moved = float(np.abs(x[support]) @ problem.norms[support])
         # As in `rounding_of`: sums lose an ulp for each of their terms.
@@ -288,7 +232,12 @@ class _Rounds:
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         self._now = self._travelled - 2.0 * rounding
 
-    # --- A round on the working set
+    # --- A round
+
+    def _go(self) -> None:
+        """Let more coordinates join the working set, and solve on it."""
+        self._choose()
+        self._solve()
 
     def _choose(self) -> None:
         """Let the coordinates that promise most join the working set, and all that are not zero."""
@@ -346,7 +295,7 @@ class _Rounds:
             largest = float(np.max(gains_of(reg, x, g, smoothness, all_of_it)[0]))
             if largest <= enough or n_left <= 0.0:
                 return
-            samples.bend(_LEAST_ON_SET, self._caution, _SLACK if self._by_gram else 0.0)
+            samples.bend(_LEAST_CURVATURE, self._caution, _SLACK if self._by_gram else 0.0)
             # A model that is far from f need not be solved well; how far it was shows in what it left.
             accuracy = _DEAR if self._by_gram else _CHEAP
             if last > 0.0:
@@ -372,62 +321,6 @@ class _Rounds:
         after = x.copy()
         self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.matrix(self._members), enough)
         return after
-
-    # --- A round without kinks
-
-    def _step_everywhere(self, newton: Newton) -> None:
-        """Do a step of Newton's method in all coordinates; many at once, where that can be done over the samples."""
-        penalty, x, samples = self._problem.penalty, self.x, self._samples
-        if newton.n_sweeps > 0.0:
-            self._descend_on_the_dual(newton)
-            return
-        if newton.way == "samples" and newton.is_fresh:  # once: near the minimiser `Newton.step` is the more exact
-            newton.is_fresh = False
-            x[:] = samples.minimise_over_samples(penalty.l2, _NEAR * self._target)
-            samples.restart(x)
-            self.n_steps += 1
-            return
-        samples.bend(_LEAST_CURVATURE, slack=_SLACK if newton.way == "features" else 0.0)
-        c = self._gradient + penalty.l2 * x
-        # Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c.
-        accuracy = min(0.1, math.sqrt(self._violation)) if self._curved else 0.0
-        accuracy = max(
-            accuracy, _NEAR * math.sqrt(self._target / self._gap.gap) if self._gap.gap < np.inf else 0.0, 1e-10
-        )
-        before = newton.n_products
-        step = newton.step(c, accuracy)
-        self._n_read += (newton.n_products - before) * self._n_entries
-        self.n_steps += 1
-        samples.aim(self._everything, step)
-        t = self._step_along(_penalty_change(penalty, x, x + step))
-        x += t * step
-        samples.go(t)
-        if t < _SHORT:
-            newton.buy()
-
-    def _descend_on_the_dual(self, newton: Newton) -> None:
-        """Do sweeps over the samples until the gap may be small enough, or for as long as they seem to pay."""
-        penalty, x, n = self._problem.penalty, self.x, self._problem.n_samples
-        # What a look found after the last sweeps is more than they saw.
-        enough = _NEAR * self._target * min(self._dual_gap / self._gap.gap, 1.0)
-        b = float(x[-1]) if self._problem.fit_intercept else 0.0
-        after, n_done, self._dual_gap = self._samples.minimise_by_dual(float(penalty.l2[0]), b, enough, newton.n_sweeps)
-        newton.n_sweeps = newton.n_sweeps - n_done if self._dual_gap <= enough else 0.0
-        self.n_steps += n_done * n
-        self._n_read += 2 * n_done * self._n_entries
-        if newton.n_sweeps > 0.0 or self._problem.objective(after) < self._gap.objective:
-            x[:] = after
-            self._samples.restart(x)
-
-    # --- Part of both
-
-    def _step_along(self, more: float) -> float:
-        """Return how far to go along the move aimed at, at most 1, where a whole step changes the penalty by ``more``.
-
-        The objective along the step lies below the mean loss plus t * more, a convex function of t that falls at 0.
-        """
-        steepest, at_high = (float(slope + more) for slope in self._samples.slopes(0.0, 1.0))
-        return step_along(lambda t: float(self._samples.slopes(t)[0] + more), steepest, at_high)
 
 
 def _is_smooth(reg: Separable) -> bool:

@@ -1,0 +1,151 @@
+"""Rounds for problems without kinks: every coordinate moves, by Newton's method or by way of the dual."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep._jit import jit
+from surestep.problem import Gap, Problem
+from surestep.solvers._rounds import Rounds
+from surestep.solvers._samples import Samples
+from surestep.solvers._smooth import Newton
+
+Array = NDArray[np.float64]
+
+# Steps are found to this part of the accuracy that ends at the target; shorter ones than this part of them show that
+# curvatures change too fast for steps which take long to find.
+_NEAR, _SHORT = 0.5, 0.1
+
+# Curvatures of the model, as a part of the smoothness, at least: where the loss is linear a Newton step has no end.
+# Those that have changed by less than this part of them stay as they are in a Gram matrix.
+_LEAST_CURVATURE, _SLACK = 1e-6, 0.2
+
+
+class Everywhere(Rounds):
+    """A fit whose penalty is l2_j x_j^2 / 2, or nothing, for every coordinate."""
+
+    smooth = True
+
+    def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
+        super().__init__(problem, x, samples)
+        self._all = np.arange(problem.n_coordinates)
+        self._newton = Newton(problem, samples, from_zero=not np.any(x[: problem.n_features]))
+        # u as dual coordinate descent left it, if that is where x comes from: x follows from it, and the gap is smaller
+        # than with the derivatives at z. What the last sweep saw of it.
+        self._u: Array | None = None
+        self._dual_gap = math.inf
+        self._begin(problem, target, moved=True)
+
+    def take_up(self, problem: Problem, target: float) -> None:
+        self._newton.take_up(problem)
+        self._dual_gap = math.inf
+        self._begin(problem, target, moved=False)
+
+    def _working_set(self) -> tuple[int, bool]:
+        return 0, self._newton.way == "features"
+
+    # --- Where we stand
+
+    @property
+    def _violation(self) -> float:
+        curved = self._problem.smoothness > 0.0
+        c = self._gradient + self._problem.penalty.l2 * self.x
+        return float(np.max(np.abs(c[curved]) / np.sqrt(self._problem.smoothness[curved]), initial=0.0))
+
+    def evaluate(self) -> tuple[Gap, float]:
+        return self._gap, math.nan if self._problem.has_certificate else self._violation
+
+    @property
+    def _optimal(self) -> bool:
+        return self._u is None and self._steepest == 0.0
+
+    def _look(self, moved: bool = True) -> None:
+        if moved:
+            if self._u is None:
+                self._balance()
+                self._samples.residuals()
+            else:
+                self._samples.take(self._u)
+            self._gradient = self._samples.gradient(self._all)
+            self._n_read += self._n_entries
+            if self._problem.fit_intercept:
+                self._gradient[-1] = 0.0  # up to rounding it is
+        self._steepest, *terms = _penalty_terms(self._problem.penalty.l2, self.x, self._gradient)
+        self._put_gap(*terms)
+
+    # --- A round
+
+    def _go(self) -> None:
+        """Do a step of Newton's method; many at once, where that can be done over the samples."""
+        newton, x, samples = self._newton, self.x, self._samples
+        if newton.n_sweeps > 0.0:
+            self._descend_on_the_dual()
+            return
+        if self._u is not None:
+            self._u = None
+            self._look()
+        if newton.way == "samples" and newton.is_fresh:  # once: near the minimiser `Newton.step` is the more exact
+            newton.is_fresh = False
+            x[:] = samples.minimise_over_samples(self._problem.penalty.l2, _NEAR * self._target)
+            samples.restart(x)
+            self.n_steps += 1
+        else:
+            self._step()
+
+    def _step(self) -> None:
+        newton, x, samples, l2 = self._newton, self.x, self._samples, self._problem.penalty.l2
+        samples.bend(_LEAST_CURVATURE, slack=_SLACK if newton.way == "features" else 0.0)
+        c = self._gradient + l2 * x
+        # Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c.
+        accuracy = min(0.1, math.sqrt(self._violation)) if self._curved else 0.0
+        accuracy = max(
+            accuracy, _NEAR * math.sqrt(self._target / self._gap.gap) if self._gap.gap < np.inf else 0.0, 1e-10
+        )
+        before = newton.n_products
+        step = newton.step(c, accuracy)
+        self._n_read += (newton.n_products - before) * self._n_entries
+        self.n_steps += 1
+        samples.aim(self._all, step)
+        t = self._step_along(float(l2 @ (step * (x + 0.5 * step))))
+        x += t * step
+        samples.go(t)
+        if t < _SHORT:
+            newton.buy()
+
+    def _descend_on_the_dual(self) -> None:
+        """Do sweeps over the samples until the gap may be small enough, or for as long as they seem to pay."""
+        problem, newton = self._problem, self._newton
+        # What a look found after the last sweeps is more than they saw.
+        enough = _NEAR * self._target * min(self._dual_gap / self._gap.gap, 1.0)
+        b = float(self.x[-1]) if problem.fit_intercept else 0.0
+        l2 = float(problem.penalty.l2[0])
+        after, u, n_done, self._dual_gap = self._samples.minimise_by_dual(l2, b, enough, newton.n_sweeps)
+        newton.n_sweeps = newton.n_sweeps - n_done if self._dual_gap <= enough else 0.0
+        # With an intercept u would have to add up to nothing.
+        self._u = u if newton.n_sweeps > 0.0 and not problem.fit_intercept else None
+        self.n_steps += n_done * problem.n_samples
+        self._n_read += 2 * n_done * self._n_entries
+        if newton.n_sweeps > 0.0 or problem.objective(after) < self._gap.objective:
+            self.x[:] = after
+            self._samples.restart(self.x)
+
+
+@jit
+def _penalty_terms(l2: Array, x: Array, gradient: Array) -> tuple[float, float, float, float]:
+    """Largest |c_j|; tau, see `_look.penalty_terms`, which is 1 or 0 here; and sums of the penalty and of its gap.
+
+    The latter is psi_j(x_j) + psi_j*(-g_j) + x_j g_j = c_j^2 / (2 l2_j).
+    """
+    steepest, tau, total, gap = 0.0, 1.0, 0.0, 0.0
+    for j in range(x.size):
+        c = gradient[j] + l2[j] * x[j]
+        steepest = max(steepest, abs(c))
+        total += 0.5 * l2[j] * x[j] * x[j]
+        if l2[j] > 0.0:
+            gap += 0.5 * c * c / l2[j]
+        elif c != 0.0:
+            tau = 0.0
+    return steepest, tau, total, gap
