@@ -26,7 +26,7 @@ class Solver:
     name: str
     package: str
     tasks: tuple
-    layout: str | tuple[str, str]  # or two: for penalties with an L1 part, and without
+    layout: Any  # its name, or two: for penalties with an L1 part, and without
     levels: tuple
     fit: Callable[..., Any]
     # Given (shape, is it sparse): whether its authors would use it there.
