@@ -33,6 +33,9 @@ ENVIRONMENTS = {
     "glmnet": ("python3.9", ("numpy==1.23.5", "scipy==1.9.3", "scikit-learn==1.1.3", "python-glmnet==2.2.2.post2")),
 }
 
+# The one that comes as sources alone: a small C++ library.
+_SOURCES = "liblinear-official"
+
 # One thread, whatever a package uses underneath.
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "BLIS", "VECLIB", "NUMEXPR")}
 
@@ -61,7 +64,7 @@ def _make(name, folder):
     python = str(folder / "bin" / "python")
     for command in (
         [_interpreter(version), "-m", "venv", str(folder)],
-        [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *pins],
+        [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--no-binary", _SOURCES, *pins],
     ):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -192,7 +192,11 @@ class Design:
 
     def _check_finite(self) -> None:
         values = self._lines.values
-        # A NaN or an infinity shows in one of these two, and no array as large as X is made.
+        # A NaN or an infinity shows in the sum, and no array as large as X is made. If only the sum is too large, it shows
+        # in neither of the other two.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.sum(values)):
+                return
         if np.isfinite(np.min(values, initial=0.0)) and np.isfinite(np.max(values, initial=0.0)):
             return
         at = np.flatnonzero(~np.isfinite(values))[0]

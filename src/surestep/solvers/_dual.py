@@ -141,16 +141,16 @@ class Dual:
             gaps.append(_sweep(self._rows, *data, self._order(), l2, l2_intercept, self._state))
             if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
                 around, x[-1] = x[-1], 2.0 * x[-1] - around
-            if len(gaps) < _FIRST:
-                continue
-            if gaps[-1] <= enough:
+            gap, n_watched = gaps[-1], len(gaps) - _FIRST
+            if n_watched > 0:  # samples saw it in passing: by now it has fallen once more
+                gap *= min(gaps[-1] / gaps[-2], 1.0)
+            if n_watched >= 0 and gap <= enough:
                 break
-            n_watched = len(gaps) - _FIRST
             if n_watched >= _WATCHED:
                 pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
-                if not pace < 1.0 or gaps[-1] * pace ** (max_sweeps - len(gaps)) > enough:
+                if not pace < 1.0 or gap * pace ** (max_sweeps - len(gaps)) > enough:
                     break
-        return x.copy(), u.copy(), len(gaps), gaps[-1]
+        return x.copy(), u.copy(), len(gaps), gap
 
     def _order(self) -> Integers:
         """Return the samples in a random order, in which some neighbours stay together: these are read faster.

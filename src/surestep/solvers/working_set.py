@@ -210,10 +210,10 @@ class _OnWorkingSet(Rounds):
         listed = uncertified(x, self._is_member, self._until, self._travelled)
         stale = listed if moved else listed[self._seen[listed] < self._now]
         self._gradient[stale] = samples.gradient(stale)
-        self._n_read += int(np.sum(self._lengths[stale]))
         self._moving, self._n_listed = certify(
             penalty, problem.norms, x, self._gradient, self._now, listed, self._lengths, self._seen, self._until
         )
+        self._n_read += self._n_listed if moved else int(np.sum(self._lengths[stale]))
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
         self._gains, self._largest = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving)
