@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import VECTORIZE, jit
-from surestep.lines import Dense, Lines, WithIntercept, entry, n_entries
+from surestep.lines import Dense, Lines, WithIntercept, dot, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
 
 Array = NDArray[np.float64]
@@ -29,6 +29,9 @@ _JUMPS, _FEWEST_UPDATES, _RIDGE = 200, 50, 1e-10
 
 # Samples that a product of dense columns takes at a time, at least; entries that stay in the cache.
 _FEWEST_SAMPLES, CACHED = 256, 2**18
+
+# So few sparse columns are multiplied with all of W one by one: to gather W by rows takes as long.
+_FEW = 8
 
 # Parts in which products of sparse columns take the rows, at most, and rows in a part, at least.
 _PARTS, _FEWEST_ROWS = 8, 1024
@@ -64,21 +67,21 @@ def _fill(columns: Any, members: Integers, row: int, cursors: NDArray[np.uint64]
 
     Rows for which there is no room are left out.
     """
-    n, one = rows.begin.size, np.uint64(1)
-    first, stop, filled = np.uint64(row), np.uint64(row + n), rows.starts.copy()
+    one, first, stop = np.uint64(1), np.uint64(row), np.uint64(row + rows.begin.size)
+    filled = rows.starts.copy()
     for p in range(members.size):
-        end = n_entries(columns, members[p])
-        for k in range(cursors[p], n_entries(columns, members[p])):
+        k, end = cursors[p], n_entries(columns, members[p])
+        while k < end:
             at, value = entry(columns, members[p], k)
             if at >= stop:
-                end = k
                 break
             i = at - first
-            if rows.starts[i] < rows.starts[i + one]:
-                to = filled[i]
+            to = filled[i]
+            if to < rows.starts[i + one]:
                 rows.places[to], rows.values[to] = np.uint32(p), value
                 filled[i] = to + one
-        cursors[p] = end
+            k += one
+        cursors[p] = k
 
 
 @jit
@@ -100,6 +103,19 @@ def _add_products(rows: Rows, weights: Array, first: int, lines: Array) -> None:
                 for m in range(start, k):
                     line[rows.places[m]] += scaled * rows.values[m]
             at[i] = k
+
+
+@jit
+def _add_by_columns(columns: Any, members: Integers, weights: Array, first: int, lines: Array) -> None:
+    """Add the products of new members with all before them to their lines of G."""
+    scaled = np.empty(weights.size)
+    for p in range(first, members.size):
+        scaled[:] = 0.0
+        for k in range(n_entries(columns, members[p])):
+            i, value = entry(columns, members[p], k)
+            scaled[i] = weights[i] * value
+        for q in range(p + 1):
+            lines[p - first, q] += dot(columns, members[q], scaled)
 
 
 class Orthant(NamedTuple):
@@ -226,6 +242,8 @@ class Products:
                 part = slice(begin, begin + size)
                 lines = self._gather(part) * np.sqrt(self._weights[part])
                 out += lines[first:] @ lines.T
+        elif self._members.size - first <= _FEW:
+            _add_by_columns(self._columns, self._members, self._weights, first, out)
         else:
             self._add_by_rows(self._weights, self._n_new if first > 0 else self._counts, first, out)
         mirror(out[:, first:])

@@ -32,14 +32,15 @@ Integers = NDArray[np.int64]
 
 
 @jit
-def uncertified(x: Array, member: NDArray[np.bool_], until: Array, travelled: float) -> Integers:
-    """List the coordinates that must be looked at: members, those that are not zero, and no longer certified ones."""
-    listed, n = np.empty(x.size, np.int64), 0
-    for j in range(x.size):
-        if until[j] < travelled or member[j] or x[j] != 0.0:
+def uncertified(until: Array, travelled: float, lengths: Integers) -> tuple[Integers, int]:
+    """List the coordinates that must be looked at: what is known of them holds no longer. Count their entries."""
+    listed, n, n_entries = np.empty(until.size, np.int64), 0, 0
+    for j in range(until.size):
+        if until[j] < travelled:
             listed[n] = j
             n += 1
-    return listed[:n]
+            n_entries += lengths[j]
+    return listed[:n], n_entries
 
 
 @jit
@@ -50,33 +51,34 @@ def certify(
     gradient: Array,
     now: float,
     listed: Integers,
-    lengths: Integers,
+    is_member: NDArray[np.bool_],
     seen: Array,
     until: Array,
-) -> tuple[Integers, int]:
-    """Find out until when the listed coordinates stay, whose gradient is known.
+) -> Integers:
+    """Find out until when the listed coordinates stay, whose gradient is known; list those not zero or not optimal.
 
-    ``now`` is where r is, less what rounding may hide. Lists those not zero or not optimal; and returns the number of
-    entries of all listed.
+    ``now`` is where r is, less what rounding may hide. Members of W are looked at always.
     """
-    moving, n, n_entries = np.empty(listed.size, np.int64), 0, 0
+    moving, n = np.empty(listed.size, np.int64), 0
     for t in range(listed.size):
         j = listed[t]
-        n_entries += lengths[j]
         seen[j] = now
         outside = signed_distance(reg, j, x[j], gradient[j])
-        until[j] = now - outside / norms[j] if norms[j] > 0.0 else math.inf
+        if not is_member[j]:
+            until[j] = now - outside / norms[j] if norms[j] > 0.0 else math.inf
         if x[j] != 0.0 or outside > 0.0:
             moving[n] = j
             n += 1
-    return moving[:n], n_entries
+    return moving[:n]
 
 
 @jit
-def recertify(reg: Any, norms: Array, x: Array, gradient: Array, seen: Array, until: Array) -> None:
-    """Find out until when all coordinates at zero stay under another penalty, from the gradient as it was seen."""
-    for j in range(x.size):
-        if x[j] == 0.0 and norms[j] > 0.0:
+def recertify(
+    reg: Any, norms: Array, gradient: Array, is_member: NDArray[np.bool_], seen: Array, until: Array
+) -> None:
+    """Find out until when coordinates at zero stay under another penalty, from the gradient as it was seen."""
+    for j in range(until.size):
+        if not is_member[j] and norms[j] > 0.0:
             until[j] = seen[j] - signed_distance(reg, j, 0.0, gradient[j]) / norms[j]
 
 
@@ -114,6 +116,25 @@ def penalty_terms(reg: Any, x: Array, gradient: Array, listed: Integers) -> tupl
         total += value
         gap += value + penalty_conjugate(reg, j, v) - x[j] * v
     return tau, total, gap
+
+
+@jit
+def survey(
+    reg: Any,
+    norms: Array,
+    smoothness: Array,
+    x: Array,
+    gradient: Array,
+    now: float,
+    listed: Integers,
+    is_member: NDArray[np.bool_],
+    seen: Array,
+    until: Array,
+) -> tuple[Integers, Array, float, tuple[float, float, float]]:
+    """Do all three above in one call: those that move, what they promise, how steep it is, and their part in the gap."""
+    moving = certify(reg, norms, x, gradient, now, listed, is_member, seen, until)
+    gains, largest = gains_of(reg, x, gradient, smoothness, moving)
+    return moving, gains, largest, penalty_terms(reg, x, gradient, moving)
 
 
 @jit

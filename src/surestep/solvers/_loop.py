@@ -84,7 +84,8 @@ def run(
     callbacks = tuple(callbacks)
     certified = problem.has_certificate
     trace, epoch = Trace(), 0.0
-    best: tuple[Array, Gap, float] | None = None
+    best: tuple[Gap, float] | None = None
+    best_x = np.empty_like(method.x)
     first_error = None
     status = None
     ended = None
@@ -102,8 +103,9 @@ def run(
                 **method.columns(),
             }
         )
-        if best is None or _better(gap, best[1]):
-            best = method.x.copy(), gap, violation
+        if best is None or _better(gap, best[0]):
+            best = gap, violation
+            best_x[:] = method.x
         if _diverged(problem, gap.objective, trace.first["objective"]):
             status = Status.DIVERGED
         elif error <= target:
@@ -132,7 +134,7 @@ def run(
             seconds += time.perf_counter() - begin
         epoch = next_epoch
     # The last point is the best one unless steps were not monotone or the run was cut short.
-    x, gap, violation = (method.x, gap, violation) if status.success else best
+    x, gap, violation = (method.x, gap, violation) if status.success else (best_x, *best)
     if certified:
         reached = f"Certified gap {gap.gap:.3e}, asked for {target:.3e}"
     else:

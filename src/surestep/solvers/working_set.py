@@ -18,7 +18,7 @@ from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
 from surestep.solvers._everywhere import Everywhere
 from surestep.solvers._gram import solve_on_gram
-from surestep.solvers._look import certify, gains_of, penalty_terms, recertify, uncertified
+from surestep.solvers._look import gains_of, recertify, survey, uncertified
 from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._rounds import Rounds
 from surestep.solvers._samples import Samples, samples_of
@@ -174,18 +174,20 @@ class _OnWorkingSet(Rounds):
         super().__init__(problem, x, samples)
         n = problem.n_coordinates
         # Of every coordinate: the gradient entry when last seen, where the path of r was then (less what rounding may
-        # hide), and up to where it is certified to stay.
+        # hide), and up to where it is certified to stay: not at all for members, which all that are not zero are.
         self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
         self._travelled = self._now = 0.0
         self._longest = int(np.max(self._lengths))
-        self._is_member = np.zeros(n, bool)
-        self._members = np.empty(0, np.int64)
+        self._is_member = x != 0.0
+        if problem.fit_intercept:
+            self._is_member[-1] = True
+        self._members = np.flatnonzero(self._is_member)
         self._caution, self._looks = 1.0, _LOOKS
-        self._by_gram, self._growing, self._n_new = True, False, 0
+        self._by_gram, self._growing, self._n_new, self._n_priced = True, False, 0, 0
         self._begin(problem, target, moved=True)
 
     def take_up(self, problem: Problem, target: float) -> None:
-        recertify(problem.penalty, problem.norms, self.x, self._gradient, self._seen, self._until)
+        recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
         self._n_new = 0
         self._begin(problem, target, moved=False)
 
@@ -204,31 +206,38 @@ class _OnWorkingSet(Rounds):
 
     def _look(self, moved: bool = True) -> None:
         """Compute the gradient entries that matter, what each coordinate promises, and the gap."""
-        problem, x, penalty, samples = self._problem, self.x, self._problem.penalty, self._samples
+        problem, x, samples = self._problem, self.x, self._samples
         if moved:
             self._go_on()
-        listed = uncertified(x, self._is_member, self._until, self._travelled)
+        listed, self._n_listed = uncertified(self._until, self._travelled, self._lengths)
         stale = listed if moved else listed[self._seen[listed] < self._now]
         self._gradient[stale] = samples.gradient(stale)
-        self._moving, self._n_listed = certify(
-            penalty, problem.norms, x, self._gradient, self._now, listed, self._lengths, self._seen, self._until
-        )
         self._n_read += self._n_listed if moved else int(np.sum(self._lengths[stale]))
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
-        self._gains, self._largest = gains_of(penalty, x, self._gradient, problem.smoothness, self._moving)
-        self._put_gap(*penalty_terms(penalty, x, self._gradient, self._moving))
+        self._moving, self._gains, self._largest, terms = survey(
+            problem.penalty,
+            problem.norms,
+            problem.smoothness,
+            x,
+            self._gradient,
+            self._now,
+            listed,
+            self._is_member,
+            self._seen,
+            self._until,
+        )
+        self._put_gap(*terms)
 
     def _go_on(self) -> None:
         """Take the residual at the present z, and add to the path of r."""
         self._balance()
-        problem, x = self._problem, self.x
+        problem, here = self._problem, np.abs(self.x[self._members])
         distance, size = map(math.sqrt, self._samples.residuals())
-        support = np.flatnonzero(x)
-        moved = float(np.abs(x[support]) @ problem.norms[support])
+        moved = float(here @ problem.norms[self._members])
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
-        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (support.size + 8) * moved)
+        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (np.count_nonzero(here) + 8) * moved)
         self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         self._now = self._travelled - 2.0 * rounding
 
@@ -240,22 +249,22 @@ class _OnWorkingSet(Rounds):
         self._solve()
 
     def _choose(self) -> None:
-        """Let the coordinates that promise most join the working set, and all that are not zero."""
+        """Let the coordinates that promise most join the working set."""
         outside = ~self._is_member[self._moving]
         new, gains = self._moving[outside], self._gains[outside]
-        gains[self.x[new] != 0.0] = np.inf
-        most = max(_FEWEST, int(np.count_nonzero(self.x)), int(np.count_nonzero(gains == np.inf)))
+        most = max(_FEWEST, int(np.count_nonzero(self.x[self._members])))
         growing = new.size > most
         if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
         self._n_new = new.size
         self._is_member[new] = True
+        self._until[new] = -np.inf
         self._members = np.concatenate([self._members, new])
         # Near the end it does not pay to begin with a Gram matrix.
         far = not self._curved or self._gap.gap > _FAR * self._target
-        if new.size > 0 or growing != self._growing or not self._by_gram:
+        if self._members.size > self._n_priced or growing != self._growing or not self._by_gram:
             self._by_gram = (far or self._by_gram) and self._samples.pays(self._members, growing)
-        self._growing = growing
+        self._growing, self._n_priced = growing, self._members.size
 
     def _solve(self) -> None:
         """Solve on the working set."""
