@@ -192,8 +192,8 @@ class Design:
 
     def _check_finite(self) -> None:
         values = self._lines.values
-        # A NaN or an infinity shows in the sum, and no array as large as X is made. If only the sum is too large, it shows
-        # in neither of the other two.
+        # A NaN or an infinity shows in the sum, and no array as large as X is made. If only the sum is too large, it
+        # shows in neither of the other two.
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(np.sum(values)):
                 return

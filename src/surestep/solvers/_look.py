@@ -73,9 +73,7 @@ def certify(
 
 
 @jit
-def recertify(
-    reg: Any, norms: Array, gradient: Array, is_member: NDArray[np.bool_], seen: Array, until: Array
-) -> None:
+def recertify(reg: Any, norms: Array, gradient: Array, is_member: NDArray[np.bool_], seen: Array, until: Array) -> None:
     """Find out until when coordinates at zero stay under another penalty, from the gradient as it was seen."""
     for j in range(until.size):
         if not is_member[j] and norms[j] > 0.0:
@@ -131,7 +129,7 @@ def survey(
     seen: Array,
     until: Array,
 ) -> tuple[Integers, Array, float, tuple[float, float, float]]:
-    """Do all three above in one call: those that move, what they promise, how steep it is, and their part in the gap."""
+    """Do all three in one call: those that move, what they promise, how steep it is, and their part in the gap."""
     moving = certify(reg, norms, x, gradient, now, listed, is_member, seen, until)
     gains, largest = gains_of(reg, x, gradient, smoothness, moving)
     return moving, gains, largest, penalty_terms(reg, x, gradient, moving)

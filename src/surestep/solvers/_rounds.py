@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,9 +111,13 @@ class Rounds(ABC):
             self.x[-1] += shift
             self._samples.shift(shift)
 
+    def _loss_terms(self, tau: float) -> Sequence[float] | Array:
+        """See `_look.loss_terms`."""
+        return self._samples.loss_terms(tau)
+
     def _put_gap(self, tau: float, penalties: float, gap: float) -> None:
         """Take the gap of the dual point tau u, given what the penalties add to f and to it."""
-        mean, more = self._samples.loss_terms(tau)
+        mean, more = self._loss_terms(tau)
         objective = mean + penalties
         if tau == 0.0:
             self._gap = Gap(math.inf, objective, -math.inf, self._problem.certificate_reason)

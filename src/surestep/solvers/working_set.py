@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
@@ -30,10 +30,17 @@ Integers = NDArray[np.int64]
 # Coordinates that join the working set in a round: as many as are not zero, and no fewer than these.
 _FEWEST = 128
 
+# Where the penalty has been changed before, and will be again: so many join at once, at least.
+_AHEAD = 8
+
 # A round solves on the working set until steps, in sqrt(L_j) |d_j|, are this part of what they were among all
 # coordinates: while many others join it, less so where its Gram matrix makes updates cheap, and when few do. Near the
 # end, and with a Gram matrix always when few join: until they promise this part of the target.
 _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
+
+# Where the target is so many ulp of f(0), or more, what a Gram matrix tells of where a solve ended need not be read
+# from the data again.
+_ULPS = 1e5
 
 # Gaps are far from the target where they are so many times as large.
 _FAR = 1e3
@@ -183,12 +190,17 @@ class _OnWorkingSet(Rounds):
             self._is_member[-1] = True
         self._members = np.flatnonzero(self._is_member)
         self._caution, self._looks = 1.0, _LOOKS
-        self._by_gram, self._growing, self._n_new, self._n_priced = True, False, 0, 0
+        self._by_gram, self._growing, self._n_new, self._n_priced, self._on_path = True, False, 0, 0, False
+        # For a quadratic loss: its mean. Where a solve by the Gram matrix ended is known without the data: the gradient
+        # on W, and the square of what r travelled. What members have changed by since z was last moved.
+        self._mean = 0.0
+        self._ended: tuple[Array, float] | None = None
+        self._behind = np.empty(0)
         self._begin(problem, target, moved=True)
 
     def take_up(self, problem: Problem, target: float) -> None:
         recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
-        self._n_new = 0
+        self._n_new, self._on_path = 0, True
         self._begin(problem, target, moved=False)
 
     def _working_set(self) -> tuple[int, bool]:
@@ -206,20 +218,24 @@ class _OnWorkingSet(Rounds):
 
     def _look(self, moved: bool = True) -> None:
         """Compute the gradient entries that matter, what each coordinate promises, and the gap."""
-        problem, x, samples = self._problem, self.x, self._samples
+        problem = self._problem
+        known = moved and self._ended is not None
         if moved:
             self._go_on()
-        listed, self._n_listed = uncertified(self._until, self._travelled, self._lengths)
-        stale = listed if moved else listed[self._seen[listed] < self._now]
-        self._gradient[stale] = samples.gradient(stale)
-        self._n_read += self._n_listed if moved else int(np.sum(self._lengths[stale]))
+        self._listed, self._n_listed = listed, _ = uncertified(self._until, self._travelled, self._lengths)
+        stale = listed
+        if known:
+            stale = listed[~self._is_member[listed]]
+        elif not moved:
+            stale = listed[self._seen[listed] < self._now]
+        self._read(stale)
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
         self._moving, self._gains, self._largest, terms = survey(
             problem.penalty,
             problem.norms,
             problem.smoothness,
-            x,
+            self.x,
             self._gradient,
             self._now,
             listed,
@@ -230,16 +246,41 @@ class _OnWorkingSet(Rounds):
         self._put_gap(*terms)
 
     def _go_on(self) -> None:
-        """Take the residual at the present z, and add to the path of r."""
-        self._balance()
+        """Find out how far r has travelled, and take the residual at the present z where that is not known."""
         problem, here = self._problem, np.abs(self.x[self._members])
-        distance, size = map(math.sqrt, self._samples.residuals())
+        if self._ended is None:
+            self._balance()
+            square, size = self._samples.residuals()
+            self._mean = 0.5 * float(size)
+        else:
+            self._gradient[self._members], square = self._ended
+            self._ended, size = None, 2.0 * self._mean
         moved = float(here @ problem.norms[self._members])
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
-        rounding = 4.0 * EPS * ((self._longest + 8) * size + smoothness * (np.count_nonzero(here) + 8) * moved)
-        self._travelled += distance * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
+        terms = (self._longest + 8) * math.sqrt(size) + smoothness * (np.count_nonzero(here) + 8) * moved
+        rounding = 4.0 * EPS * terms
+        self._travelled += math.sqrt(square) * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         self._now = self._travelled - 2.0 * rounding
+
+    def _read(self, stale: Integers) -> None:
+        """Compute some gradient entries from the data."""
+        if stale.size > 0:
+            self._catch_up()
+            self._gradient[stale] = self._samples.gradient(stale)
+            self._n_read += int(np.sum(self._lengths[stale]))
+
+    def _catch_up(self) -> None:
+        """Move z to where x is, and take the residual there."""
+        if self._behind.size > 0:
+            self._samples.add(self._members[: self._behind.size], self._behind)
+            self._samples.residuals()
+            self._behind = np.empty(0)
+
+    def _loss_terms(self, tau: float) -> Sequence[float] | Array:
+        if self._curved:
+            return super()._loss_terms(tau)
+        return self._mean, (1.0 - tau) ** 2 * self._mean
 
     # --- A round
 
@@ -256,6 +297,8 @@ class _OnWorkingSet(Rounds):
         growing = new.size > most
         if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
+        elif new.size > 0 and self._on_path:
+            new = np.concatenate([new, self._next_ones(_AHEAD - new.size)])
         self._n_new = new.size
         self._is_member[new] = True
         self._until[new] = -np.inf
@@ -265,6 +308,20 @@ class _OnWorkingSet(Rounds):
         if self._members.size > self._n_priced or growing != self._growing or not self._by_gram:
             self._by_gram = (far or self._by_gram) and self._samples.pays(self._members, growing)
         self._growing, self._n_priced = growing, self._members.size
+
+    def _next_ones(self, most: int) -> Integers:
+        """List those at zero that should join soon, at most so many: to extend a matrix by few is dear.
+
+        Those whose certificates end first; all, once half of all are members and these are fewer than the samples.
+        """
+        if 2 * self._members.size > self.x.size and self.x.size <= self._problem.n_samples:
+            waiting = np.flatnonzero(~self._is_member & (self._until >= self._now))
+            self._read(waiting[self._seen[waiting] < self._now])
+            return waiting
+        waiting = self._listed[~self._is_member[self._listed]]
+        waiting = waiting[self._until[waiting] >= self._now]
+        most = min(max(most, 0), waiting.size)
+        return waiting[np.argpartition(self._until[waiting], most - 1)[:most]] if most else waiting[:0]
 
     def _solve(self) -> None:
         """Solve on the working set."""
@@ -282,10 +339,32 @@ class _OnWorkingSet(Rounds):
         if self._curved:
             self._solve_by_models(reg, x, enough)
         else:
-            after = self._solve_model(reg, x, self._gradient[members], enough, _SWEEPS)
-            self._samples.add(members, after - x)
-            x = after
+            x = self._solve_quadratic(reg, x, enough)
         self.x[members] = x
+
+    def _solve_quadratic(self, reg: Separable, x: Array, enough: float) -> Array:
+        """Return where f is lowest on the working set; move z, or know what the Gram matrix tells."""
+        members, problem = self._members, self._problem
+        before = self._gradient[members]
+        g = before.copy()
+        if not (self._by_gram and problem.has_certificate and self._target > _ULPS * EPS * problem.objective_at_zero):
+            self._catch_up()
+            after = self._solve_model(reg, x, g, enough, _SWEEPS)
+            self._samples.add(members, after - x)
+            return after
+        after = self._solve_model(reg, x, g, enough, _SWEEPS)
+        if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
+            k = int(np.flatnonzero(members == problem.n_features)[0])
+            line = self._samples.matrix(members)[k]
+            change = -g[k] / line[k]
+            after[k] += change
+            g += change * line
+        change = after - x
+        self._mean = max(self._mean + 0.5 * float(change @ (before + g)), 0.0)
+        self._ended = g, max(float(change @ (g - before)), 0.0)
+        change[: self._behind.size] += self._behind
+        self._behind = change
+        return after
 
     def _solve_by_models(self, reg: Separable, x: Array, enough: float) -> None:
         """Newton's method on the working set; x is changed in place, and z with it."""
@@ -322,13 +401,16 @@ class _OnWorkingSet(Rounds):
             samples.go(t)
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
-        """Return where the quadratic model with gradient g at x is lowest on the working set."""
+        """Return where the quadratic model with gradient g at x is lowest on the working set.
+
+        By the Gram matrix, g becomes the gradient there.
+        """
         if not self._by_gram:
             after, n_steps = self._samples.descend(reg, self._members, x, enough, max_sweeps)
             self.n_steps += n_steps
             return after
         after = x.copy()
-        self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.matrix(self._members), enough)
+        self.n_steps += solve_on_gram(reg, after, g, self._samples.matrix(self._members), enough)
         return after
 
 
