@@ -264,10 +264,10 @@ def test_workers_that_never_answer_are_given_up(near, monkeypatch):
 def test_what_fails_on_a_worker_is_raised_and_the_fit_is_ended(near, monkeypatch):
     _, parted = pair(lasso(), 3, near)
 
-    def fail(self, tau):
+    def fail(self, listed):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(LocalSamples, "loss_terms", fail)
+    monkeypatch.setattr(LocalSamples, "gradient", fail)
     with pytest.raises(MemoryError, match="no room"):
         ss.minimize(parted)
     assert parted.partitions.each(n_fits) == [0, 0, 0]

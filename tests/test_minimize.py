@@ -196,7 +196,7 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     y, rho = np.zeros(20), r.copy()
     rng = np.random.default_rng(0)
     n_steps, _, spent = _columns.descend_by_columns(
-        problem.columns, reg, np.arange(20), np.ones(30), y, rho, 1e-24, rng, 5_000, rent
+        problem.columns, reg, np.arange(20), np.full(30, 20.0), np.ones(30), y, rho, 1e-24, rng, 5_000, rent
     )
     assert n_steps < 5_000 * 20
     assert spent > 0.0

@@ -13,24 +13,25 @@ take for ever where columns nearly depend on each other.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.bounds.choose import lengths
-from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries, squared_norm
+from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers._gram import Gram, Orthant, Products, block_of, orthant_of, solve_on_gram
-from surestep.solvers._prices import Price, RowCounts
+from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Sweeps between two jumps, and steps of conjugate gradients in a jump.
-_SWEEPS, _ITERATIONS = 15, 25
+# Sweeps between two jumps, and steps of conjugate gradients in a jump: not where so many sweeps will do, at the pace of
+# the last ones.
+_SWEEPS, _ITERATIONS, _WATCHED = 15, 25, 5
 
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
@@ -52,33 +53,39 @@ def combine(columns: Any, members: Integers, x: Array, out: Array) -> None:
 
 
 @jit
-def _curvatures(columns: Any, members: Integers, weights: Array, out: Array) -> None:
-    """|a_j|_d^2 of some columns."""
+def _lengths(columns: Any, members: Integers) -> Integers:
+    """Return the numbers of entries of some columns."""
+    out = np.empty(members.size, np.int64)
     for t in range(members.size):
-        out[t] = squared_norm(columns, members[t], weights)
+        out[t] = n_entries(columns, members[t])
+    return out
 
 
 @jit
-def _copy(columns: Any, members: Integers, roots: Array, indices: NDArray[np.uint32], values: Array) -> None:
-    """Write the entries of some columns one after the other, times the roots."""
+def _copy(
+    columns: Any, members: Integers, roots: Array, indices: NDArray[np.uint32], values: Array, squares: Array
+) -> None:
+    """Write the entries of some columns one after the other, times the roots; and the sums of their squares."""
     at = 0
     for t in range(members.size):
+        squares[t] = 0.0
         for k in range(n_entries(columns, members[t])):
             i, value = entry(columns, members[t], k)
             indices[at], values[at] = i, roots[i] * value
+            squares[t] += values[at] * values[at]
             at += 1
 
 
-def scaled(columns: Lines, members: Integers, roots: Array) -> Dense | Sparse:
-    """Return some columns, their entries times the roots, as columns of their own."""
-    starts = np.concatenate([[0], np.cumsum(lengths(columns)[members])]).astype(np.uint64)
-    indices, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]))
-    _copy(columns, members, roots, indices, values)
+def _scaled(columns: Lines, members: Integers, roots: Array) -> tuple[Dense | Sparse, Array]:
+    """Return some columns, their entries times the roots, as columns of their own, and their squared norms."""
+    starts = np.concatenate([[0], np.cumsum(_lengths(columns, members))]).astype(np.uint64)
+    indices, values, squares = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1])), np.empty(members.size)
+    _copy(columns, members, roots, indices, values, squares)
     for array in (starts, indices, values):
         array.flags.writeable = False  # as those of a design: one compiled version of what reads them
     if isinstance(columns.lines if isinstance(columns, WithIntercept) else columns, Dense):
-        return Dense(values.reshape(members.size, roots.size))
-    return Sparse(values, indices, starts, roots.size)
+        return Dense(values.reshape(members.size, roots.size)), squares
+    return Sparse(values, indices, starts, roots.size), squares
 
 
 @jit
@@ -114,10 +121,50 @@ def _sweep(
     return n_active, largest
 
 
+@jit
+def _sweep_on(
+    columns: Any,
+    reg: Any,
+    places: Integers,
+    curvature: Array,
+    x: Array,
+    rho: Array,
+    floor: float,
+    inner: float,
+    state: NDArray[np.uint64],
+    gains: Array,
+) -> int:
+    """Sweep over some places of W, in a new random order each time, until no coordinate gains more than ``inner``.
+
+    Or until ``gains``, the largest of each sweep, are full. Returns the number of sweeps.
+    """
+    active = np.empty_like(places)
+    for sweep in range(gains.size):
+        _shuffle(places, state)
+        _, gains[sweep] = _sweep(columns, reg, places, curvature, x, rho, floor, active)
+        if gains[sweep] <= inner:
+            return sweep + 1
+    return gains.size
+
+
+@jit
+def _shuffle(places: Integers, state: NDArray[np.uint64]) -> None:
+    """Bring them into a random order, by xorshift: to hand over a generator of NumPy takes as long as a short sweep."""
+    s = state[0]
+    for k in range(places.size - 1, 0, -1):
+        s ^= s << np.uint64(13)
+        s ^= s >> np.uint64(7)
+        s ^= s << np.uint64(17)
+        other = np.int64(s % np.uint64(k + 1))
+        places[k], places[other] = places[other], places[k]
+    state[0] = s
+
+
 def descend_by_columns(
     columns: Lines,
     reg: Separable,
     members: Integers,
+    per_row: Array,
     weights: Array,
     x: Array,
     residual: Array,
@@ -128,43 +175,54 @@ def descend_by_columns(
 ) -> tuple[int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    x and the residual r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that sweeps
-    have taken since the last Gram matrix, in this model and others. Returns how many steps were tried, the rent, and
-    the time that all of this takes.
+    Sweeps over all of W, and then over those that moved or are not zero. ``per_row`` are the numbers of entries of W in
+    the rows. x and the residual r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that
+    sweeps have taken since the last Gram matrix, in this model and others. Returns how many steps were tried, the rent,
+    and the time that all of this takes.
     """
-    n = members.size
-    curvature, room = np.empty(n), np.empty(n, np.int64)
-    _curvatures(columns, members, weights, curvature)
+    n, roots = members.size, np.sqrt(weights)
+    columns, curvature = _scaled(columns, members, roots)
     curvature += reg.l2
-    roots = np.sqrt(weights)
-    columns = scaled(columns, members, roots)
     rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
-    held, places = _Held(columns, rho.size), np.arange(n)
-    price = Price.of(n, RowCounts(columns, rho.size).of(places), isinstance(columns, Dense))
-    n_steps, inner, spent = 0, enough, price.entries
-    for sweep in range(1, max_sweeps + 1):
-        n_active, largest = _sweep(columns, reg, rng.permutation(places), curvature, x, rho, 0.01 * enough, room)
-        n_steps += places.size
-        cost = places.size * price.step
+    held, everywhere, room = _Held(columns, rho.size), np.arange(n), np.empty(n, np.int64)
+    price = Price.of(n, per_row, isinstance(columns, Dense))
+    n_steps, spent, gains, n_since = 0, price.entries, [math.inf] * _WATCHED, 0
+    floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
+    while n_left > 0:
+        _shuffle(everywhere, state)
+        n_active, largest = _sweep(columns, reg, everywhere, curvature, x, rho, floor, room)
+        n_left, n_steps, cost = n_left - 1, n_steps + n, n * price.step
         rent, spent = rent + cost, spent + cost
-        if places.size == n:
-            if largest <= enough:
+        if largest <= enough:
+            break
+        places, inner = np.sort(room[:n_active]), max(_PART * largest, enough)
+        of_sweep, of_gram = places.size * price.step, price.of_gram(places.size)
+        while n_left > 0 and largest > inner:
+            # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
+            affordable = max((of_gram - rent) / of_sweep, 1.0)
+            found = np.empty(math.ceil(min(affordable, _SWEEPS - n_since, n_left)))
+            n_done = _sweep_on(columns, reg, places, curvature, x, rho, floor, inner, state, found)
+            n_left, n_steps, cost = n_left - n_done, n_steps + n_done * places.size, n_done * of_sweep
+            rent, spent, n_since, largest = rent + cost, spent + cost, n_since + n_done, found[n_done - 1]
+            gains.extend(found[:n_done])
+            if rent > of_gram:
+                _solve_on_gram(columns, reg, places, held, x, rho, enough)
+                rent, spent, n_since = 0.0, spent + of_gram, 0
                 break
-            places, inner = room[:n_active].copy(), max(_PART * largest, enough)
-        elif largest <= inner:
-            places = np.arange(n)
-            continue
-        # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
-        if sweep > 2 and rent > price.of_gram(places.size):
-            _solve_on_gram(columns, reg, places, held, x, rho, enough)
-            spent += price.of_gram(places.size)
-            places, rent = np.arange(n), 0.0
-        elif sweep % _SWEEPS == 0:
-            _go_towards(columns, orthant_of(reg, x), curvature, x, rho)
-            cost = _ITERATIONS * places.size * price.step
-            rent, spent = rent + cost, spent + cost
+            if n_since == _SWEEPS:
+                n_since = 0
+                if _n_sweeps_left(gains, enough) > _ITERATIONS:
+                    _go_towards(columns, orthant_of(reg, x), curvature, x, rho)
+                    cost = _ITERATIONS * of_sweep
+                    rent, spent = rent + cost, spent + cost
     np.multiply(roots, rho, out=residual)
     return n_steps, rent, spent
+
+
+def _n_sweeps_left(gains: list[float], enough: float) -> float:
+    """How many sweeps it takes until the largest gain is ``enough``, at the pace of the last ones."""
+    before, now = gains[-1 - _WATCHED], gains[-1]
+    return _WATCHED * math.log(now / enough) / math.log(before / now) if now < before else math.inf
 
 
 class _Held:

@@ -9,6 +9,7 @@ column. New members of W extend G; no product is computed twice.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -43,7 +44,7 @@ _TILE = 32
 class Rows(NamedTuple):
     """Some rows of A restricted to W: row i has ``values[starts[i]:starts[i + 1]]`` at rising ``places`` in W.
 
-    Those of new members from ``begin[i]`` on.
+    Those of new members from ``begin[i]`` on, in rows that have a weight.
     """
 
     starts: NDArray[np.uint64]
@@ -96,6 +97,8 @@ def _add_products(rows: Rows, weights: Array, first: int, lines: Array) -> None:
         until = min(until + size, lines.shape[0])
         stop = np.uint32(first + until)
         for i in range(weights.size):
+            if weights[i] == 0.0:
+                continue
             start, k = rows.starts[i], at[i]
             while k < rows.starts[i + 1] and rows.places[k] < stop:
                 line, scaled = lines[rows.places[k] - before], weights[i] * rows.values[k]
@@ -194,15 +197,20 @@ class Gram:
 
 
 class Products:
-    """The products that make a Gram matrix, of columns in one place; ``weights`` are d, which may be changed."""
+    """The products that make a Gram matrix, of columns in one place; ``weights`` are d, which may be changed.
 
-    def __init__(self, columns: Lines, n_samples: int, weights: Array) -> None:
+    Sparse columns of W are gathered by rows; these are kept for other weights where W has at most ``n_kept`` entries.
+    """
+
+    def __init__(self, columns: Lines, n_samples: int, weights: Array, n_kept: int = 0) -> None:
         self._columns, self._weights, self._used = columns, weights, weights.copy()
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
         self._n_samples = n_samples
         self._members = np.empty(0, np.int64)
         self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
+        self._n_kept = n_kept
+        self._kept: Rows | None = None
 
     def renew(self, matrix: Array) -> bool:
         """Bring G up to date with the weights d, row by row; False if it is better to compute it anew."""
@@ -229,6 +237,7 @@ class Products:
             self._n_new[:] = 0
             count_entries(self._columns, new, self._n_new)
             self._counts += self._n_new
+            self._kept = None
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
@@ -249,17 +258,27 @@ class Products:
         mirror(out[:, first:])
 
     def _add_by_rows(self, weights: Array, n_new: NDArray[np.uint64], first: int, out: Array) -> None:
-        """Add sparse products for some weights to the lines of new members; by parts: W need not be there twice."""
-        size = max(_FEWEST_ROWS, -(-self._n_samples // _PARTS))
-        parts = [slice(row, row + size) for row in range(0, self._n_samples, size)]
-        wanted = (n_new > 0) & (weights != 0.0)
-        room = max(int(np.sum(self._counts[part], where=wanted[part])) for part in parts)
+        """Add sparse products for some weights to the lines of new members."""
+        if int(np.sum(self._counts)) <= self._n_kept:
+            if self._kept is None:
+                ((_, self._kept),) = self._rows([slice(0, self._n_samples)], self._counts)
+            found = iter([(slice(0, self._n_samples), self._kept)])
+        else:
+            size = max(_FEWEST_ROWS, -(-self._n_samples // _PARTS))
+            parts = [slice(row, row + size) for row in range(0, self._n_samples, size)]
+            found = self._rows(parts, self._counts * ((n_new > 0) & (weights != 0.0)))
+        for part, rows in found:
+            _add_products(rows._replace(begin=rows.starts[1:] - n_new[part]), weights[part], first, out)
+
+    def _rows(self, parts: list[slice], counts: NDArray[np.uint64]) -> Iterator[tuple[slice, Rows]]:
+        """Gather sparse columns of W by rows, those with any ``counts``, each part in the place of the one before."""
+        room = max(int(np.sum(counts[part])) for part in parts)
         places, values, cursors = np.empty(room, np.uint32), np.empty(room), np.zeros(self._members.size, np.uint64)
         for part in parts:
-            starts = np.concatenate([[0], np.cumsum(self._counts[part] * wanted[part])]).astype(np.uint64)
-            rows = Rows(starts, starts[1:] - n_new[part] * wanted[part], places, values)
+            starts = np.concatenate([[0], np.cumsum(counts[part])]).astype(np.uint64)
+            rows = Rows(starts, starts[1:], places, values)
             _fill(self._columns, self._members, part.start, cursors, rows)
-            _add_products(rows, weights[part], first, out)
+            yield part, rows
 
     def _is_most(self, first: int) -> bool:
         """Whether few join a W that has most columns: products with all are less work than to gather those of W."""

@@ -160,7 +160,10 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     @cached_property
     def _products(self) -> Products:
-        return Products(self._columns, self._z.size, self._weights)
+        design = self._problem.design
+        # Weights that change want the rows of W again and again; where X is there twice, there is no room to keep them.
+        n_kept = design.nnz // 2 if self._curved and not design.has_rows else 0
+        return Products(self._columns, self._z.size, self._weights, n_kept)
 
     @cached_property
     def _gram(self) -> Gram:
@@ -253,9 +256,9 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         self._put_matrix_away()  # what follows needs room of its own
-        x, rho = x.copy(), self._model_r.copy()
+        x, rho, per_row = x.copy(), self._model_r.copy(), self._counts.of(members)
         n_steps, self._rent, spent = descend_by_columns(
-            self._columns, reg, members, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
+            self._columns, reg, members, per_row, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
         )
         self._spent += spent
         return x, n_steps

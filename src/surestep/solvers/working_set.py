@@ -27,8 +27,9 @@ from surestep.trace import Result
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Coordinates that join the working set in a round: as many as are not zero, and no fewer than these.
-_FEWEST = 128
+# Coordinates that join the working set in a round: as many as are not zero, and no fewer than these; so many times as
+# many where hardly any of it is zero, more than this part.
+_FEWEST, _MORE, _FULL = 128, 3, 0.94
 
 # Where the penalty has been changed before, and will be again: so many join at once, at least.
 _AHEAD = 8
@@ -222,7 +223,8 @@ class _OnWorkingSet(Rounds):
         known = moved and self._ended is not None
         if moved:
             self._go_on()
-        self._listed, self._n_listed = listed, _ = uncertified(self._until, self._travelled, self._lengths)
+        listed, self._n_listed = uncertified(self._until, self._travelled, self._lengths)
+        self._listed: Integers = listed
         stale = listed
         if known:
             stale = listed[~self._is_member[listed]]
@@ -293,7 +295,8 @@ class _OnWorkingSet(Rounds):
         """Let the coordinates that promise most join the working set."""
         outside = ~self._is_member[self._moving]
         new, gains = self._moving[outside], self._gains[outside]
-        most = max(_FEWEST, int(np.count_nonzero(self.x[self._members])))
+        n_nonzero = int(np.count_nonzero(self.x[self._members]))
+        most = max(_FEWEST, n_nonzero if n_nonzero < _FULL * self._members.size else _MORE * n_nonzero)
         growing = new.size > most
         if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
@@ -318,10 +321,8 @@ class _OnWorkingSet(Rounds):
             waiting = np.flatnonzero(~self._is_member & (self._until >= self._now))
             self._read(waiting[self._seen[waiting] < self._now])
             return waiting
-        waiting = self._listed[~self._is_member[self._listed]]
-        waiting = waiting[self._until[waiting] >= self._now]
-        most = min(max(most, 0), waiting.size)
-        return waiting[np.argpartition(self._until[waiting], most - 1)[:most]] if most else waiting[:0]
+        waiting = self._listed[~self._is_member[self._listed] & (self._until[self._listed] >= self._now)]
+        return np.asarray(waiting[np.argsort(self._until[waiting])[: max(most, 0)]])
 
     def _solve(self) -> None:
         """Solve on the working set."""
