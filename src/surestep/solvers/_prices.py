@@ -47,12 +47,15 @@ def pays(counts: RowCounts, members: Integers, growing: bool, curved: bool, spen
     a tenth of that; most products would be of no use if in the end W is too large.
 
     For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
-    widely: thirty times for sure, and the time that was ``spent`` on columns so far is what will be spent again.
+    widely: thirty times for sure, a fifth of that while W grows, and the time that was ``spent`` on columns so far is
+    what will be spent again.
     """
     n, per_row = members.size, counts.of(members)
     n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0, 5e6
     if curved:
         n_grams, n_updates, n_reads, more = 2.5, 10.0, 250.0 if counts.dense else 30.0, 2e5 + 0.5 * spent
+        if growing and not counts.dense:
+            n_reads *= 0.2
     elif growing:
         n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
     if curved and n > per_row.size:  # columns that depend on each other take many updates; lines of G are longer

@@ -333,7 +333,7 @@ class _OnWorkingSet(Rounds):
         rough, accurate = _ROUGH, _ACCURATE
         if self._by_gram and not self._curved:  # updates cost little beside a look, and a direct solve is exact
             rough, accurate = _FINER, 0.0
-        accuracy = rough if 10 * self._n_new > members.size else accurate
+        accuracy = max(min(3.0 * self._n_new / members.size, 1.0) * rough, accurate)
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
