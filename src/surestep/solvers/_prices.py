@@ -67,6 +67,11 @@ def pays(counts: RowCounts, members: Integers, growing: bool, curved: bool, spen
     return bool(by_gram < n_reads * per_entry * n_entries + more)
 
 
+def n_in_the_time_of_a_look(n_samples: int, n_features: int) -> int:
+    """How many dense columns have a Gram matrix in the time of a look at all of them, and a millisecond."""
+    return math.isqrt(int((0.5 * n_samples * n_features + 1e6) / (0.04 * n_samples)))
+
+
 class Price(NamedTuple):
     """Of work on W: steps by its columns, and its Gram matrix with direct solves."""
 

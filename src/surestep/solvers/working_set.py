@@ -20,6 +20,7 @@ from surestep.solvers._everywhere import Everywhere
 from surestep.solvers._gram import solve_on_gram
 from surestep.solvers._look import gains_of, recertify, survey, uncertified
 from surestep.solvers._loop import Callback, run, target_of
+from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
 from surestep.solvers._samples import Samples, samples_of
 from surestep.trace import Result
@@ -27,8 +28,8 @@ from surestep.trace import Result
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Coordinates that join the working set in a round: as many as are not zero, and no fewer than these; so many times as
-# many where hardly any of it is zero, more than this part.
+# Coordinates that join the working set in a round: as many as are not zero, and no fewer than these, or than have a Gram
+# matrix in the time of a look; so many times as many where hardly any of it is zero, more than this part.
 _FEWEST, _MORE, _FULL = 128, 3, 0.94
 
 # Where the penalty has been changed before, and will be again: so many join at once, at least.
@@ -190,6 +191,9 @@ class _OnWorkingSet(Rounds):
         if problem.fit_intercept:
             self._is_member[-1] = True
         self._members = np.flatnonzero(self._is_member)
+        self._fewest = _FEWEST
+        if self._n_entries == problem.n_samples * problem.n_features:
+            self._fewest = min(_FEWEST, n_in_the_time_of_a_look(problem.n_samples, problem.n_features))
         self._caution, self._looks = 1.0, _LOOKS
         self._by_gram, self._growing, self._n_new, self._n_priced, self._on_path = True, False, 0, 0, False
         # For a quadratic loss: its mean. Where a solve by the Gram matrix ended is known without the data: the gradient
@@ -296,7 +300,7 @@ class _OnWorkingSet(Rounds):
         outside = ~self._is_member[self._moving]
         new, gains = self._moving[outside], self._gains[outside]
         n_nonzero = int(np.count_nonzero(self.x[self._members]))
-        most = max(_FEWEST, n_nonzero if n_nonzero < _FULL * self._members.size else _MORE * n_nonzero)
+        most = max(self._fewest, n_nonzero if n_nonzero < _FULL * self._members.size else _MORE * n_nonzero)
         growing = new.size > most
         if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
