@@ -73,6 +73,11 @@ def squared_norm(lines: Any, j: Any, weights: Any) -> Any:
 
 
 @generic
+def sum_of_squares(lines: Any, j: Any) -> Any:
+    """Squared norm sum_i a_ij^2 of line j."""
+
+
+@generic
 def n_entries(lines: Any, j: Any) -> Any:
     """Count the stored entries of line j, as an unsigned number."""
 
@@ -122,6 +127,20 @@ def _(lines, j, weights):
     return total
 
 
+@sum_of_squares.register(Dense)
+def _(lines, j):
+    return _squares(lines.values[j])
+
+
+@jit(fastmath=VECTORIZE)
+def _squares(a: Any) -> Any:
+    total = 0.0
+    for i in range(a.size):
+        value = np.float64(a[i])
+        total += value * value
+    return total
+
+
 @n_entries.register(Dense)
 def _(lines, j):
     return np.uint64(lines.values.shape[1])
@@ -160,6 +179,11 @@ def _(lines, j, weights):
     for k in range(lines.starts[j], lines.starts[np.int64(j) + 1]):
         total += weights[lines.indices[k]] * lines.values[k] * lines.values[k]
     return total
+
+
+@sum_of_squares.register(Sparse)
+def _(lines, j):
+    return _squares(lines.values[lines.starts[j] : lines.starts[np.int64(j) + 1]])
 
 
 @n_entries.register(Sparse)
@@ -212,6 +236,13 @@ def _(lines, j, weights):
     return _sum(weights)
 
 
+@sum_of_squares.register(WithIntercept)
+def _(lines, j):
+    if j < n_lines(lines.lines):
+        return sum_of_squares(lines.lines, j)
+    return np.float64(lines.length)
+
+
 @n_entries.register(WithIntercept)
 def _(lines, j):
     if j < n_lines(lines.lines):
@@ -248,8 +279,27 @@ def product(lines: Any, x: Any, out: Any) -> None:
 @jit
 def squared_norms(lines: Any, weights: Any, out: Any) -> None:
     """Weighted squared norms of all lines: out_j = sum_i weights_i a_ij^2."""
+    alike = _are_alike(weights)
     for j in range(n_lines(lines)):
-        out[j] = squared_norm(lines, j, weights)
+        out[j] = weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights)
+
+
+@jit
+def products_and_norms(lines: Any, v: Any, weights: Any, out: Any, squares: Any) -> None:
+    """Inner products of v with all lines, and their weighted squared norms, in one pass."""
+    alike = _are_alike(weights)
+    for j in range(n_lines(lines)):
+        out[j] = dot(lines, j, v)
+        squares[j] = weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights)
+
+
+@jit
+def _are_alike(weights: Any) -> bool:
+    """Whether all weights are the same: then sums of squares need no weights, and are vectorised."""
+    for weight in weights:  # noqa: SIM110  Numba has no generator expressions
+        if weight != weights[0]:
+            return False
+    return True
 
 
 @jit

@@ -23,7 +23,7 @@ from surestep import losses
 from surestep._intercept import best_shift, shift_sums
 from surestep._jit import jit
 from surestep.design import Design
-from surestep.lines import Lines, WithIntercept
+from surestep.lines import Lines, WithIntercept, products_and_norms
 from surestep.regularizers import (
     NoPenalty,
     Regularizer,
@@ -352,7 +352,12 @@ class Problem:
         return np.multiply(self.weights, terms, out=np.zeros(self.n_samples), where=self.weights > 0.0)
 
     def transposed_times(self, r: Array) -> Array:
-        """<a_j, r> for all coordinates."""
+        """<a_j, r> for all coordinates; a first pass over columns finds their norms as well."""
+        if self.design.has_columns and "norms" not in vars(self):
+            out, squares = np.empty((2, self.n_coordinates))
+            products_and_norms(self.columns, r, self.weights, out, squares)
+            vars(self)["norms"] = _readonly(np.sqrt(squares))
+            return out
         g = self.design.transposed_times(r)
         return np.append(g, np.sum(r)) if self.fit_intercept else g
 

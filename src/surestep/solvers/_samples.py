@@ -205,9 +205,10 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def gradient(self, listed: Integers) -> Array:
         listed = np.asarray(listed, np.int64)
-        if self._is_better_by_rows(listed):
+        n_parts = self._pool._max_workers
+        if self._is_better_by_rows(listed) or (n_parts == 1 and listed.size == self._problem.n_coordinates):
             return self._problem.transposed_times(self._r)
-        out, n_parts = np.empty(listed.size), self._pool._max_workers
+        out = np.empty(listed.size)
         if n_parts == 1:
             dots(self._columns, listed, self._r, out)
             return out

@@ -28,8 +28,8 @@ from surestep.trace import Result
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Coordinates that join the working set in a round: as many as are not zero, and no fewer than these, or than have a Gram
-# matrix in the time of a look; so many times as many where hardly any of it is zero, more than this part.
+# Coordinates that join the working set in a round: as many as are not zero, and no fewer than these, or than have a
+# Gram matrix in the time of a look; so many times as many where hardly any of it is zero, more than this part.
 _FEWEST, _MORE, _FULL = 128, 3, 0.94
 
 # Where the penalty has been changed before, and will be again: so many join at once, at least.
@@ -261,7 +261,7 @@ class _OnWorkingSet(Rounds):
         else:
             self._gradient[self._members], square = self._ended
             self._ended, size = None, 2.0 * self._mean
-        moved = float(here @ problem.norms[self._members])
+        moved = float(here @ problem.norms[self._members]) if here.size else 0.0  # norms come with the first gradient
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
         terms = (self._longest + 8) * math.sqrt(size) + smoothness * (np.count_nonzero(here) + 8) * moved
