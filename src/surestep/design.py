@@ -17,6 +17,7 @@ from surestep.lines import (
     Sparse,
     any_negative,
     count_indices,
+    is_sound,
     product,
     squared_norms,
     sums_of_squares,
@@ -221,14 +222,16 @@ def _of_sparse(X: Any) -> tuple[Sparse, bool]:
     by_column = X.format != "csr"
     kind = scipy.sparse.csc_array if by_column else scipy.sparse.csr_array
     X = kind(X)  # a new object around the same arrays: SciPy notes on an object what it finds out about it
-    try:
-        X.check_format(full_check=True)  # kernels trust the indices
-    except ValueError as error:
-        raise ValueError(f"X is not a valid sparse matrix: {error}") from error
-    if not X.has_canonical_format:
+    lines = _lines_of(X.astype(_float_type(X.dtype), copy=False))
+    if not is_sound(lines):  # kernels trust the indices
+        try:
+            X.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"X is not a valid sparse matrix: {error}") from error
         X = X.copy()
         X.sum_duplicates()
-    return _lines_of(X.astype(_float_type(X.dtype), copy=False)), by_column
+        lines = _lines_of(X.astype(_float_type(X.dtype), copy=False))
+    return lines, by_column
 
 
 def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:

@@ -313,6 +313,26 @@ def sums_of_squares(lines: Any, weights: Any, out: Any) -> None:
 
 
 @jit
+def is_sound(lines: Any) -> bool:
+    """Whether sparse lines follow each other without a gap, with positions that rise strictly and are inside."""
+    if lines.starts[0] != 0 or lines.starts[-1] != lines.indices.size or lines.values.size != lines.indices.size:
+        return False
+    for j in range(lines.starts.size - 1):
+        begin, end = lines.starts[j], lines.starts[j + 1]
+        if begin > end or end > np.uint64(lines.indices.size):
+            return False
+        rising, last = True, np.int64(-1)
+        for k in range(begin, end):
+            position = np.int64(lines.indices[k])
+            rising &= last < position
+            last = position
+        # Of rising positions only the last can be outside; one that was negative is so large that it is, or not rising.
+        if not rising or last >= lines.length:
+            return False
+    return True
+
+
+@jit
 def count_indices(indices: Any, n: int) -> Any:
     """Count each index. NumPy's bincount takes twice as long, because it needs signed ones."""
     out = np.zeros(n, np.int64)
