@@ -139,7 +139,7 @@ def test_what_fails_deep_in_the_tree_is_raised_and_the_fit_is_ended(monkeypatch)
     serve = _tree.serve
 
     def fail(parts, order):
-        if parts[0].number == 8 and order.fit and order.commands[-1][0] == "loss_terms":
+        if parts[0].number == 8 and order.fit and order.commands[-1][0] == "gradient":
             raise MemoryError("no room")
         return serve(parts, order)
 
