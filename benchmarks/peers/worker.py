@@ -22,7 +22,7 @@ import solvers
 from objective import TASKS, dual_objective, lambda_max, objective, path_alphas, small_problem, targets
 
 # A short fit is repeated, and the shortest counts: for all alike.
-REPEATS, SHORT = 3, 1.0
+REPEATS, SHORT = 3, 0.5
 
 
 def load(folder):
