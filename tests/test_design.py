@@ -19,10 +19,14 @@ from surestep.lines import (
     add,
     dot,
     entry,
+    is_sound,
     n_entries,
     n_lines,
     product,
+    products_and_norms,
     squared_norm,
+    squared_norms,
+    sum_of_squares,
     transposed_product,
 )
 
@@ -207,6 +211,32 @@ def test_indices_outside_the_matrix_never_reach_a_kernel(index):
         Design.of(csc)
 
 
+sparse_arrays = st.lists(st.integers(0, 3), min_size=1, max_size=4).flatmap(
+    lambda lengths: st.tuples(
+        st.just(np.cumsum([0, *lengths])),
+        st.lists(st.integers(0, 4), min_size=sum(lengths), max_size=sum(lengths)),
+    )
+)
+
+
+@given(sparse_arrays, st.sampled_from([np.int32, np.int64]))
+def test_sparse_lines_are_sound_where_scipy_says_so(made, kind):
+    starts, indices = made
+    matrix = scipy.sparse.csr_array(
+        (np.ones(len(indices)), np.array(indices, kind), starts.astype(kind)), shape=(starts.size - 1, 5)
+    )
+    unsigned = np.uint32 if matrix.indices.itemsize == 4 else np.uint64
+    lines = Sparse(matrix.data, matrix.indices.view(unsigned), matrix.indptr.astype(np.uint64), 5)
+    assert is_sound(lines) == bool(matrix.has_canonical_format)
+    np.testing.assert_allclose(Design.of(matrix).times(np.arange(5.0)), matrix @ np.arange(5.0))
+
+
+@pytest.mark.parametrize("starts", [[0, 3, 2, 4], [1, 2, 3, 4], [0, 1, 2, 5], [0, 1, 2, 3]])
+def test_lines_with_gaps_or_beyond_their_entries_are_not_sound(starts):
+    lines = Sparse(np.ones(4), np.array([0, 1, 2, 3], np.uint32), np.array(starts, np.uint64), 5)
+    assert not is_sound(lines)
+
+
 # --- Generics: the layouts agree with NumPy, compiled and not
 
 
@@ -259,6 +289,13 @@ def test_generics_agree_with_numpy(matrix, dtype, sparse, intercept, data):
     product(lines, x, z)
     np.testing.assert_allclose(out, full.T @ v, **close)
     np.testing.assert_allclose(z, full @ x, **close)
+    squares = np.empty(full.shape[1])
+    for weights in (v, np.full(n, 0.25)):  # in the latter case no line needs them
+        products_and_norms(lines, v, weights, out, squares)
+        np.testing.assert_allclose(out, full.T @ v, **close)
+        np.testing.assert_allclose(squares, weights @ full**2, **close)
+        squared_norms(lines, weights, out)
+        np.testing.assert_array_equal(out, squares)
 
 
 @given(matrices, st.sampled_from(["C", "F", "csr", "csc"]), st.data())
@@ -304,3 +341,4 @@ def test_float32_is_summed_in_float64():
         assert isinstance(lines, Sparse if scipy.sparse.issparse(form) else Dense)
         assert lines.values.dtype == np.float32
         assert dot(lines, 0, np.ones(3000)) == pytest.approx(exact, rel=1e-13)
+        assert sum_of_squares(lines, 0) == pytest.approx(exact * float(np.float32(0.1)), rel=1e-13)

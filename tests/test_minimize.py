@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +23,9 @@ from surestep.solvers._samples import LocalSamples
 from zoo import PseudoHuber, problems, reference_optimum
 
 ZOO = dict(problems())
+
+# A target at which what a Gram matrix tells is believed.
+FOLLOWED = 1e-9
 
 
 def lasso(n=120, d=400, seed=0, sparse=True, fraction=0.05, loss="squared", **options):
@@ -73,13 +78,14 @@ def test_a_loss_of_ones_own():
 # The certificate
 
 
+@pytest.mark.parametrize("tol", [1e-10, 1e-12], ids=["followed by the Gram matrix", "read from the data"])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_every_row_of_the_trace_has_the_gap_of_the_whole_problem(loss, fit_intercept):
+def test_every_row_of_the_trace_has_the_gap_of_the_whole_problem(loss, fit_intercept, tol):
     """Columns that are certified to stay at zero are left out of the pass, and nothing is missed."""
     problem = lasso(loss=loss, fit_intercept=fit_intercept, fraction=0.05)
     points = []
-    ss.minimize(problem, tol=1e-12, callbacks=[lambda progress: points.append((progress.row, progress.x.copy()))])
+    ss.minimize(problem, tol=tol, callbacks=[lambda progress: points.append((progress.row, progress.x.copy()))])
     assert len(points) > 3
     for row, x in points:
         true = problem.duality_gap(x)
@@ -88,35 +94,84 @@ def test_every_row_of_the_trace_has_the_gap_of_the_whole_problem(loss, fit_inter
     assert points[-1][0]["passes"] < len(points) - 0.5  # half a pass and more was left out
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10_000), st.floats(0.02, 0.9))
-def test_certified_columns_are_optimal(seed, fraction):
-    problem = lasso(n=30, d=80, seed=seed, fraction=fraction)
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.floats(0.02, 0.9), st.sampled_from([0.0, FOLLOWED]), st.booleans())
+def test_certified_columns_are_optimal(seed, fraction, target, fit_intercept):
+    problem = lasso(n=30, d=80, seed=seed, fraction=fraction, fit_intercept=fit_intercept)
 
-    method = rounds(problem)
+    method = rounds(problem, target)
     for _ in range(6):
         stays = (method._until >= method._travelled) & (method.x == 0.0)
         assert not np.any(problem.optimality(method.x)[stays] > 0.0)
         method.advance(1)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10_000), st.lists(st.floats(0.05, 1.5), min_size=1, max_size=4))
-def test_certified_columns_are_optimal_under_the_next_penalty_too(seed, factors):
-    problem = lasso(n=30, d=80, seed=seed, fraction=0.5)
-    method = rounds(problem)
+@settings(max_examples=50)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([(30, 80), (120, 30)]),  # in the latter all may become members
+    st.lists(st.floats(0.05, 1.5), min_size=1, max_size=4),
+    st.sampled_from([0.0, FOLLOWED]),
+)
+def test_certified_columns_are_optimal_under_the_next_penalty_too(seed, shape, factors, target):
+    problem = lasso(*shape, seed=seed, fraction=0.5)
+    method = rounds(problem, target)
     for factor in factors:
         method.advance(1)
         method.advance(1)
         following = problem.with_regularizer(problem.regularizer.scaled(factor))
-        method.take_up(following, 0.0)
+        method.take_up(following, target)
         stays = (method._until >= method._travelled) & (method.x == 0.0)
         assert not np.any(following.optimality(method.x)[stays] > 0.0)
         assert method.evaluate()[0].gap == pytest.approx(following.duality_gap(method.x).gap, rel=1e-6, abs=1e-13)
 
 
-def rounds(problem):
-    return working_set._OnWorkingSet(problem, np.zeros(problem.n_coordinates), 0.0, LocalSamples(problem))
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_what_the_gram_matrix_tells_is_what_the_data_say(fit_intercept):
+    problem = lasso(fit_intercept=fit_intercept)
+    method = rounds(problem, FOLLOWED)
+    for _ in range(4):
+        method._go()
+        assert method._ended is not None
+        gradient = problem.gradient(method.x)[method._members]
+        np.testing.assert_allclose(method._ended[0], gradient, atol=1e-12)
+        mean = problem.objective(method.x) - problem.penalty.l1 @ np.abs(method.x)
+        assert method._mean == pytest.approx(mean, rel=1e-12)
+        before = method._samples._r.copy()
+        far = np.sqrt(method._ended[1])
+        method._look()
+        method._catch_up()
+        np.testing.assert_allclose(method._samples._z, problem.predictor(method.x), atol=1e-12)
+        assert far == pytest.approx(np.linalg.norm(method._samples._r - before) * np.sqrt(problem.n_samples), rel=1e-6)
+
+
+@pytest.mark.parametrize("tol", [1e-6, 1e-9])
+def test_columns_far_from_zero_do_not_spoil_the_certificate(tol):
+    """Entries of their Gram matrix are so large that it tells nothing of residuals."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 40))
+    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(200)
+    X[:, :5] += 1e6
+    problem = ss.Problem(X, y, regularizer=ss.L1(0.02), fit_intercept=True)
+    result = ss.minimize(problem, tol=tol)
+    true = problem.duality_gap(np.append(result.coef, result.intercept)).gap
+    assert result.gap == pytest.approx(true, abs=0.01 * tol * problem.objective_at_zero)
+
+
+def test_nobody_joins_twice():
+    """Not even one of two columns that are the same, of which one is as good as certified when the other has joined."""
+    problem = lasso(n=60, d=40, sparse=False)
+    X = np.asarray(problem.design.columns.values.T)
+    problem = ss.Problem(np.hstack([X, X, X]), problem.y, regularizer=problem.regularizer)
+    method = rounds(problem, FOLLOWED)
+    for factor in 0.9 ** np.arange(1, 30):
+        method.advance(1)
+        assert np.unique(method._members).size == method._members.size
+        method.take_up(problem.with_regularizer(problem.regularizer.scaled(factor)), FOLLOWED)
+
+
+def rounds(problem, target=0.0):
+    return working_set._OnWorkingSet(problem, np.zeros(problem.n_coordinates), target, LocalSamples(problem))
 
 
 def test_above_alpha_max_nothing_is_done():
@@ -144,19 +199,23 @@ def design(seed, n, d, sparse, intercept):
     st.booleans(),
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.sampled_from([1, 5, 17]),
+    st.sampled_from([0, 3, 8]),
+    st.sampled_from([0, 60, 1000]),
 )
-def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n_rows):
+def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n_rows, n_few, n_kept):
+    """Some rows at a time, few new columns one by one; rows of W are gathered anew, kept for a while, or for good."""
     A, problem = design(seed, 17, 24, sparse, intercept)
     rng = np.random.default_rng(seed)
     members = rng.permutation(A.shape[1])[: sum(sizes)]
     weights = rng.random(17)
-    gram = Gram(Products(problem.columns, 17, weights))
+    gram = Gram(Products(problem.columns, 17, weights, n_kept))
     for begin, size in zip(itertools.accumulate([0, *sizes]), sizes, strict=False):
         # Few weights change, or all, before some join: G is brought up to date, or computed anew.
         changed = rng.permutation(17)[: rng.choice([0, 3, 17])]
         weights[changed] = rng.random(changed.size)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_gram, "_FEWEST_ROWS", n_rows)  # at a time
+            patch.setattr(_gram, "_FEWEST_ROWS", n_rows)
+            patch.setattr(_gram, "_FEW", n_few)
             matrix, chosen = gram.of(members[: begin + size]), A[:, members[: begin + size]]
         np.testing.assert_allclose(matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
         np.testing.assert_array_equal(matrix, matrix.T)
@@ -202,6 +261,22 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     assert spent > 0.0
     np.testing.assert_allclose(rho, r + A @ y, atol=1e-9)
     np.testing.assert_allclose(x, y, atol=1e-8)
+
+
+def test_orders_of_a_sweep_are_equally_likely():
+    state, found = np.array([1], np.uint64), collections.Counter()
+    for _ in range(6000):
+        places = np.arange(3)
+        _columns._shuffle(places, state)
+        found[tuple(places)] += 1
+    assert len(found) == 6
+    assert scipy.stats.chisquare(list(found.values())).pvalue > 1e-3
+
+
+def test_sweeps_that_are_left_follow_from_their_pace():
+    gains = [math.inf] * 5 + [10.0**-k for k in range(8)]
+    assert _columns._n_sweeps_left(gains, 1e-10) == pytest.approx(3.0)
+    assert _columns._n_sweeps_left([*gains, 1.0], 1e-10) == math.inf
 
 
 @settings(max_examples=100)

@@ -122,16 +122,18 @@ def table(records):
 def summary(records):
     rows = [(key, row) for key, row in by_row(records).items() if ours(row) and not math.isnan(best_peer(row))]
     solved = [(key, row) for key, row in rows if not math.isnan(ours(row).middle)]
-    sparse = [best_peer(row) / ours(row).middle for key, row in solved if key[1] in L1_TASKS]
+    ratios = [(key[1], best_peer(row) / ours(row).middle) for key, row in solved]
+    sparse, smooth = ([r for task, r in ratios if (task in L1_TASKS) == kinks] for kinks in (True, False))
     passes = [ours(row).passes for _, row in solved if not math.isnan(ours(row).passes)]
     parts = ["## In all", ""]
     fastest = sum(ours(row).middle < best_peer(row) for _, row in solved)
     parts.append(f"- Fastest at 1e-6 on {fastest} of {len(rows)} rows that some peer solves.")
-    if sparse:
-        mean, worst = np.exp(np.mean(np.log(sparse))), min(sparse)
-        parts.append(
-            f"- L1 rows ({len(sparse)}): best peer of each / ours, geometric mean {mean:.2f}, least {worst:.2f}."
-        )
+    for name, found in (("L1", sparse), ("L2", smooth)):
+        if found:
+            mean, worst = np.exp(np.mean(np.log(found))), min(found)
+            parts.append(
+                f"- {name} rows ({len(found)}): best peer of each / ours, geometric mean {mean:.2f}, least {worst:.2f}."
+            )
     if passes:
         below = sum(p < 20.0 for p in passes)
         typical = f"median {np.median(passes):.1f}, most {max(passes):.1f}"

@@ -295,7 +295,9 @@ def products_and_norms(lines: Any, v: Any, weights: Any, out: Any, squares: Any)
 
 @jit
 def _are_alike(weights: Any) -> bool:
-    """Whether all weights are the same: then sums of squares need no weights, and are vectorised."""
+    """Whether all weights are the same, and not zero: then sums of squares need no weights, and are vectorised."""
+    if weights[0] == 0.0:
+        return False
     for weight in weights:  # noqa: SIM110  Numba has no generator expressions
         if weight != weights[0]:
             return False
@@ -321,13 +323,14 @@ def is_sound(lines: Any) -> bool:
         begin, end = lines.starts[j], lines.starts[j + 1]
         if begin > end or end > np.uint64(lines.indices.size):
             return False
-        rising, last = True, np.int64(-1)
+        last = np.int64(-1)
         for k in range(begin, end):
             position = np.int64(lines.indices[k])
-            rising &= last < position
+            if position <= last:
+                return False
             last = position
-        # Of rising positions only the last can be outside; one that was negative is so large that it is, or not rising.
-        if not rising or last >= lines.length:
+        # Of rising positions the last is the first to be outside; what was negative does not rise, or is that large.
+        if last >= lines.length:
             return False
     return True
 

@@ -23,7 +23,7 @@ from surestep import losses
 from surestep._intercept import best_shift, shift_sums
 from surestep._jit import jit
 from surestep.design import Design
-from surestep.lines import Lines, WithIntercept, products_and_norms
+from surestep.lines import Lines, WithIntercept
 from surestep.regularizers import (
     NoPenalty,
     Regularizer,
@@ -194,6 +194,10 @@ class Problem:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
         return _readonly(np.sqrt(self.squared_norms(self.weights)))
 
+    def put_norms(self, squares: Array) -> None:
+        """Take the squares of :attr:`norms` from somebody who found them in passing."""
+        vars(self)["norms"] = _readonly(np.sqrt(squares))
+
     def squared_norms(self, weights: Array) -> Array:
         """sum_i weights_i a_ij^2 for every coordinate."""
         squares = self.design.squared_norms(weights)
@@ -352,12 +356,7 @@ class Problem:
         return np.multiply(self.weights, terms, out=np.zeros(self.n_samples), where=self.weights > 0.0)
 
     def transposed_times(self, r: Array) -> Array:
-        """<a_j, r> for all coordinates; a first pass over columns finds their norms as well."""
-        if self.design.has_columns and "norms" not in vars(self):
-            out, squares = np.empty((2, self.n_coordinates))
-            products_and_norms(self.columns, r, self.weights, out, squares)
-            vars(self)["norms"] = _readonly(np.sqrt(squares))
-            return out
+        """<a_j, r> for all coordinates."""
         g = self.design.transposed_times(r)
         return np.append(g, np.sum(r)) if self.fit_intercept else g
 

@@ -6,9 +6,9 @@ The columns are copied, next to each other and times the roots of d, B_W = diag(
 read one array less. The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step
 reads a column twice. Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a
 fixed order (measured, Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order
-again and again. Every so many sweeps, conjugate gradients go for the minimiser among the coordinates that are not zero;
-and when all this has taken the time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may
-take for ever where columns nearly depend on each other.
+again and again. Where sweeps are slow, conjugate gradients go for the minimiser among the coordinates that are not
+zero; and when all this has taken the time of a Gram matrix of the coordinates that move, that is what finds it: sweeps
+may take for ever where columns nearly depend on each other.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ def _sweep_on(
 
     Or until ``gains``, the largest of each sweep, are full. Returns the number of sweeps.
     """
-    active = np.empty_like(places)
+    scratch = np.empty_like(places)
     for sweep in range(gains.size):
         _shuffle(places, state)
-        _, gains[sweep] = _sweep(columns, reg, places, curvature, x, rho, floor, active)
+        _, gains[sweep] = _sweep(columns, reg, places, curvature, x, rho, floor, scratch)
         if gains[sweep] <= inner:
             return sweep + 1
     return gains.size
@@ -195,7 +195,7 @@ def descend_by_columns(
         rent, spent = rent + cost, spent + cost
         if largest <= enough:
             break
-        places, inner = np.sort(room[:n_active]), max(_PART * largest, enough)
+        places, inner = room[:n_active].copy(), max(_PART * largest, enough)
         of_sweep, of_gram = places.size * price.step, price.of_gram(places.size)
         while n_left > 0 and largest > inner:
             # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
@@ -222,6 +222,8 @@ def descend_by_columns(
 def _n_sweeps_left(gains: list[float], enough: float) -> float:
     """How many sweeps it takes until the largest gain is ``enough``, at the pace of the last ones."""
     before, now = gains[-1 - _WATCHED], gains[-1]
+    if now <= enough:
+        return 0.0
     return _WATCHED * math.log(now / enough) / math.log(before / now) if now < before else math.inf
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._intercept import shift_sums
-from surestep.lines import Lines
+from surestep.lines import Lines, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
@@ -135,7 +135,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._problem = problem
         self._data = problem.loss, problem.y, problem.weights
         self._pool = ThreadPoolExecutor(n_threads)
-        self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last look
+        self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last time they were taken
         self._curved = not isinstance(problem.loss, losses.Squared)
         # The residual of the model, which is the last one looked at where the model is exact.
         self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
@@ -205,10 +205,16 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def gradient(self, listed: Integers) -> Array:
         listed = np.asarray(listed, np.int64)
-        n_parts = self._pool._max_workers
-        if self._is_better_by_rows(listed) or (n_parts == 1 and listed.size == self._problem.n_coordinates):
+        if self._is_better_by_rows(listed):
             return self._problem.transposed_times(self._r)
-        out = np.empty(listed.size)
+        out, n_parts = np.empty(listed.size), self._pool._max_workers
+        if n_parts == 1 and listed.size == self._problem.n_coordinates and "norms" not in vars(self._problem):
+            squares = np.empty_like(out)  # they will be asked for, and cost little in this pass
+            products_and_norms(self._columns, self._r, self._problem.weights, out, squares)
+            if self._problem.fit_intercept:
+                squares[-1] = np.sum(self._problem.weights)  # to the last bit as elsewhere
+            self._problem.put_norms(squares)
+            return out
         if n_parts == 1:
             dots(self._columns, listed, self._r, out)
             return out

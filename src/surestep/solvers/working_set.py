@@ -40,9 +40,9 @@ _AHEAD = 8
 # end, and with a Gram matrix always when few join: until they promise this part of the target.
 _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 
-# Where the target is so many ulp of f(0), or more, what a Gram matrix tells of where a solve ended need not be read
-# from the data again.
-_ULPS = 1e5
+# Where the target is so many ulp of f(0), and of the numbers that a Gram matrix adds up, what it tells of where a solve
+# ended need not be read from the data again.
+_ULPS = 1e4
 
 # Gaps are far from the target where they are so many times as large.
 _FAR = 1e3
@@ -78,10 +78,11 @@ def minimize(
     """Minimise a problem fast, with a certificate.
 
     Works in rounds. In each, the coordinates that promise most join a working set W; the problem is solved on W, with
-    all its gradient entries known exactly; then one pass over the columns that are not certified to stay at zero gives
-    the duality gap, and what promises most now. On W: adaptive descent by its Gram matrix, which is extended and kept
-    up to date, and direct solves for the coordinates that are not zero; or random sweeps over the columns and conjugate
-    gradients, where that is less work. Losses that are not quadratic go by quadratic models (Newton's method).
+    all its gradient entries known exactly; then one pass over the columns that are not certified to stay at zero, and
+    whose gradient entries the Gram matrix does not tell, gives the duality gap, and what promises most now. On W:
+    adaptive descent by its Gram matrix, which is extended and kept up to date, and direct solves for the coordinates
+    that are not zero; or random sweeps over the columns and conjugate gradients, where that is less work. Losses that
+    are not quadratic go by quadratic models (Newton's method).
     Problems without an L1 part and bounds are left to Newton's method as a whole: by conjugate gradients until these
     have taken the time of a matrix over features or samples, then by that. Where a few sweeps of dual coordinate
     descent over the samples should be less work, these go first.
@@ -196,9 +197,10 @@ class _OnWorkingSet(Rounds):
             self._fewest = min(_FEWEST, n_in_the_time_of_a_look(problem.n_samples, problem.n_features))
         self._caution, self._looks = 1.0, _LOOKS
         self._by_gram, self._growing, self._n_new, self._n_priced, self._on_path = True, False, 0, 0, False
-        # For a quadratic loss: its mean. Where a solve by the Gram matrix ended is known without the data: the gradient
-        # on W, and the square of what r travelled. What members have changed by since z was last moved.
-        self._mean = 0.0
+        # For a quadratic loss: its mean, and the largest sum_j |x_j| norms_j so far. Where a solve by the Gram matrix
+        # ended is known without the data: the gradient on W, and the square of what r travelled, or more. What members
+        # have changed by since z was last moved.
+        self._mean = self._farthest = 0.0
         self._ended: tuple[Array, float] | None = None
         self._behind = np.empty(0)
         self._begin(problem, target, moved=True)
@@ -261,7 +263,7 @@ class _OnWorkingSet(Rounds):
         else:
             self._gradient[self._members], square = self._ended
             self._ended, size = None, 2.0 * self._mean
-        moved = float(here @ problem.norms[self._members]) if here.size else 0.0  # norms come with the first gradient
+        moved = float(here @ problem.norms[self._members]) if here.any() else 0.0  # norms come with the first gradient
         # As in `rounding_of`: sums lose an ulp for each of their terms.
         smoothness = losses.smoothness(problem.loss)
         terms = (self._longest + 8) * math.sqrt(size) + smoothness * (np.count_nonzero(here) + 8) * moved
@@ -304,10 +306,11 @@ class _OnWorkingSet(Rounds):
         growing = new.size > most
         if growing:
             new = np.sort(new[np.argpartition(-gains, most)[:most]])
-        elif new.size > 0 and self._on_path:
-            new = np.concatenate([new, self._next_ones(_AHEAD - new.size)])
-        self._n_new = new.size
         self._is_member[new] = True
+        if new.size > 0 and self._on_path and not growing:
+            new = np.concatenate([new, self._next_ones(_AHEAD - new.size)])
+            self._is_member[new] = True
+        self._n_new = new.size
         self._until[new] = -np.inf
         self._members = np.concatenate([self._members, new])
         # Near the end it does not pay to begin with a Gram matrix.
@@ -319,13 +322,15 @@ class _OnWorkingSet(Rounds):
     def _next_ones(self, most: int) -> Integers:
         """List those at zero that should join soon, at most so many: to extend a matrix by few is dear.
 
-        Those whose certificates end first; all, once half of all are members and these are fewer than the samples.
+        Those whose certificates end first; all that ever may, where half of all are members and there are more samples
+        than coordinates.
         """
         if 2 * self._members.size > self.x.size and self.x.size <= self._problem.n_samples:
-            waiting = np.flatnonzero(~self._is_member & (self._until >= self._now))
-            self._read(waiting[self._seen[waiting] < self._now])
+            waiting = np.flatnonzero(~self._is_member & np.isfinite(self._until))
+            if not self._curved:  # whose models read it themselves
+                self._read(waiting[self._seen[waiting] < self._now])
             return waiting
-        waiting = self._listed[~self._is_member[self._listed] & (self._until[self._listed] >= self._now)]
+        waiting = self._listed[~self._is_member[self._listed]]
         return np.asarray(waiting[np.argsort(self._until[waiting])[: max(most, 0)]])
 
     def _solve(self) -> None:
@@ -337,7 +342,7 @@ class _OnWorkingSet(Rounds):
         rough, accurate = _ROUGH, _ACCURATE
         if self._by_gram and not self._curved:  # updates cost little beside a look, and a direct solve is exact
             rough, accurate = _FINER, 0.0
-        accuracy = max(min(3.0 * self._n_new / members.size, 1.0) * rough, accurate)
+        accuracy = max(min(3.0 * self._n_new / max(members.size, 1), 1.0) * rough, accurate)
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
@@ -349,24 +354,30 @@ class _OnWorkingSet(Rounds):
 
     def _solve_quadratic(self, reg: Separable, x: Array, enough: float) -> Array:
         """Return where f is lowest on the working set; move z, or know what the Gram matrix tells."""
-        members, problem = self._members, self._problem
-        before = self._gradient[members]
-        g = before.copy()
-        if not (self._by_gram and problem.has_certificate and self._target > _ULPS * EPS * problem.objective_at_zero):
+        members, problem, before = self._members, self._problem, self._gradient[self._members]
+        if not self._by_gram:
             self._catch_up()
-            after = self._solve_model(reg, x, g, enough, _SWEEPS)
+            after = self._solve_model(reg, x, before, enough, _SWEEPS)
             self._samples.add(members, after - x)
             return after
-        after = self._solve_model(reg, x, g, enough, _SWEEPS)
+        after, g, matrix = x.copy(), before.copy(), self._samples.matrix(members)
+        self.n_steps += solve_on_gram(reg, after, g, matrix, enough)
+        norms = problem.norms[members]
+        self._farthest = max(self._farthest, float(np.maximum(np.abs(x), np.abs(after)) @ norms))
+        size = max(problem.objective_at_zero, self._farthest**2)  # entries of G times those of x, whose ulp are lost
+        if not (problem.has_certificate and self._target > _ULPS * EPS * size):
+            self._catch_up()
+            self._samples.add(members, after - x)
+            return after
         if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
             k = int(np.flatnonzero(members == problem.n_features)[0])
-            line = self._samples.matrix(members)[k]
-            change = -g[k] / line[k]
-            after[k] += change
-            g += change * line
+            shift = -g[k] / matrix[k, k]
+            after[k] += shift
+            g += shift * matrix[k]
         change = after - x
         self._mean = max(self._mean + 0.5 * float(change @ (before + g)), 0.0)
-        self._ended = g, max(float(change @ (g - before)), 0.0)
+        lost = members.size * float(np.abs(change) @ (np.abs(g) + np.abs(before))) + float(np.abs(change) @ norms) ** 2
+        self._ended = g, max(float(change @ (g - before)), 0.0) + EPS * lost
         change[: self._behind.size] += self._behind
         self._behind = change
         return after
@@ -406,16 +417,13 @@ class _OnWorkingSet(Rounds):
             samples.go(t)
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
-        """Return where the quadratic model with gradient g at x is lowest on the working set.
-
-        By the Gram matrix, g becomes the gradient there.
-        """
+        """Return where the quadratic model with gradient g at x is lowest on the working set."""
         if not self._by_gram:
             after, n_steps = self._samples.descend(reg, self._members, x, enough, max_sweeps)
             self.n_steps += n_steps
             return after
         after = x.copy()
-        self.n_steps += solve_on_gram(reg, after, g, self._samples.matrix(self._members), enough)
+        self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.matrix(self._members), enough)
         return after
 
 
