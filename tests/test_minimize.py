@@ -221,6 +221,15 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n
         np.testing.assert_array_equal(matrix, matrix.T)
 
 
+@pytest.mark.parametrize("weights", [np.full(30, 0.5), np.linspace(0.1, 1.0, 30)], ids=["alike", "uneven"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_gram_matrix_of_all_dense_columns(weights, order):
+    A, problem = design(0, 30, 12, False, False)
+    members = np.arange(12)[::order]
+    matrix = Gram(Products(problem.columns, 30, weights)).of(members)
+    np.testing.assert_allclose(matrix, (A.T @ (weights[:, None] * A))[::order, ::order], atol=1e-13)
+
+
 def test_gram_products_of_some_lines_at_a_time(monkeypatch):
     A, problem = design(3, 400, 20, True, False)
     monkeypatch.setattr(_gram, "CACHED", 50)

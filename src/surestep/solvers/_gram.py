@@ -241,7 +241,9 @@ class Products:
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
-        if self._dense is not None and self._is_most(first):
+        if self._dense is not None and first == 0 and self._is_whole and _is_constant(self._weights):
+            out += self._weights[0] * (self._dense @ self._dense.T)
+        elif self._dense is not None and self._is_most(first):
             new = self._dense[self._members[first:]] * self._weights
             out += (new @ self._dense.T)[:, self._members]
         elif self._dense is not None:
@@ -280,6 +282,12 @@ class Products:
             _fill(self._columns, self._members, part.start, cursors, rows)
             yield part, rows
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether W are all columns in their order, so that nothing need be gathered."""
+        assert self._dense is not None
+        return self._dense.dtype == np.float64 and np.array_equal(self._members, np.arange(self._dense.shape[0]))
+
     def _is_most(self, first: int) -> bool:
         """Whether few join a W that has most columns: products with all are less work than to gather those of W."""
         assert self._dense is not None
@@ -289,6 +297,8 @@ class Products:
     def _gather(self, part: Any) -> Array:
         """Return some samples of the columns of W."""
         assert self._dense is not None
+        if self._is_whole:
+            return np.asarray(self._dense[:, part])
         is_column = self._members < self._dense.shape[0]
         columns = self._members[is_column]
         found = self._dense[columns if isinstance(part, slice) else columns[:, None], part]
@@ -297,6 +307,10 @@ class Products:
         lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
         lines[is_column] = found
         return lines
+
+
+def _is_constant(weights: Array) -> bool:
+    return bool(np.all(weights == weights[0]))
 
 
 @jit
