@@ -92,6 +92,13 @@ class Design:
         """Whether the rows are there, and need not be made."""
         return not self._by_column or "rows" in vars(self)
 
+    def columns_on(self, rows: Array) -> Dense | Sparse:
+        """Return the columns of some rows, made from these; dense ones in the layout of the rows."""
+        lines = self.rows
+        if isinstance(lines, Dense):
+            return Dense(lines.values[rows].T)
+        return _lines_of(_matrix_of(lines)[rows].tocsc())
+
     # --- Sums over all entries, by the layout that is there
 
     def times(self, x: Array) -> Array:
@@ -251,10 +258,14 @@ def _transposed(lines: Dense | Sparse) -> Dense | Sparse:
     """Lines of the other kind: from columns to rows or back. The copy is the second layout in memory."""
     if isinstance(lines, Dense):
         return Dense(_readonly(np.ascontiguousarray(lines.values.T)))
+    return _lines_of(_matrix_of(lines).tocsc())
+
+
+def _matrix_of(lines: Sparse) -> Any:
+    """Return a matrix whose rows are these lines."""
     signed = np.int32 if lines.indices.dtype == np.uint32 else np.int64
     arrays = lines.values, lines.indices.view(signed), lines.starts.astype(signed)
-    rows = scipy.sparse.csr_array(arrays, shape=(lines.starts.size - 1, lines.length))
-    return _lines_of(rows.tocsc())
+    return scipy.sparse.csr_array(arrays, shape=(lines.starts.size - 1, lines.length))
 
 
 def lines_between(lines: Dense | Sparse, begin: int, end: int) -> Dense | Sparse:

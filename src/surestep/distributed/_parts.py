@@ -260,8 +260,8 @@ def serve(parts: list[Part], order: Order) -> Served:
     name, arguments = order.commands[-1]
     if name == "lines":
         value = _packed_lines(fits, *arguments)
-    elif name == "matrix":  # of all rows
-        matrix = fits[0].matrix(*arguments)
+    elif name in ("matrix", "model_matrix"):  # of all rows
+        matrix = getattr(fits[0], name)(*arguments)
         value = matrix[lower(*matrix.shape)]
     else:
         value = total([getattr(samples, name)(*arguments) for samples in fits])

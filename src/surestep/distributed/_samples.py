@@ -101,18 +101,33 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
         self._tell("bend", least, caution, slack)
 
+    def settle(self) -> None:
+        self._tell("settle")
+
     def model_gradient(self, members: Integers) -> Array:
         gradient = self._ask("model_gradient", members)
         self._log.append(("model_gradient", (members,)))
         return np.asarray(gradient)
 
     def matrix(self, members: Integers) -> Array:
-        if not self.whole:
-            return self._gram.of(members)
-        matrix = np.zeros((members.size, members.size))  # kept by the worker
-        matrix[lower(*matrix.shape)] = self._ask("matrix", members)
+        return self._asked_for("matrix", members) if self.whole else self._gram.of(members)
+
+    def model_matrix(self, members: Integers) -> Array:
+        return self._asked_for("model_matrix", members) if self.whole else self._gram.of(members)
+
+    def _asked_for(self, name: str, members: Integers) -> Array:
+        """Return a matrix that the worker keeps."""
+        matrix = np.zeros((members.size, members.size))
+        matrix[lower(*matrix.shape)] = self._ask(name, members)
         mirror(matrix)
         return matrix
+
+    def is_dear(self) -> bool:
+        return bool(self._ask("is_dear")) if self.whole else False
+
+    def learn(self, step: Array, difference: Array) -> None:
+        if self.whole:  # elsewhere it is the matrix of all rows
+            self._tell("learn", step, difference)
 
     def renew(self, matrix: Array) -> bool:
         """See `Source`: what has changed is not known here."""

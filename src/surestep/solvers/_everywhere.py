@@ -37,6 +37,8 @@ class Everywhere(Rounds):
         # than with the derivatives at z. What the last sweep saw of it.
         self._u: Array | None = None
         self._dual_gap = math.inf
+        # The last step by a matrix, which learns from it: where it began, with what gradient.
+        self._began: tuple[Array, Array] | None = None
         self._begin(problem, target, moved=True)
 
     def take_up(self, problem: Problem, target: float) -> None:
@@ -97,23 +99,29 @@ class Everywhere(Rounds):
 
     def _step(self) -> None:
         newton, x, samples, l2 = self._newton, self.x, self._samples, self._problem.penalty.l2
-        samples.bend(_LEAST_CURVATURE, slack=_SLACK if newton.way == "features" else 0.0)
+        if self._began is not None:
+            before, gradient = self._began
+            samples.learn(x - before, self._gradient - gradient)
+        by_matrix = newton.way == "features"
+        self._began = (x.copy(), self._gradient) if by_matrix else None
+        samples.bend(_LEAST_CURVATURE, slack=_SLACK if by_matrix else 0.0)
         c = self._gradient + l2 * x
-        # Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c.
-        accuracy = min(0.1, math.sqrt(self._violation)) if self._curved else 0.0
-        accuracy = max(
-            accuracy, _NEAR * math.sqrt(self._target / self._gap.gap) if self._gap.gap < np.inf else 0.0, 1e-10
-        )
-        before = newton.n_products
-        step = newton.step(c, accuracy)
-        self._n_read += (newton.n_products - before) * self._n_entries
+        n_before = newton.n_products
+        step = newton.step(c, self._accuracy)
+        self._n_read += (newton.n_products - n_before) * self._n_entries
         self.n_steps += 1
         samples.aim(self._all, step)
-        t = self._step_along(float(l2 @ (step * (x + 0.5 * step))))
+        t = self._step_along(float(self._gradient @ step), float(l2 @ (step * (x + 0.5 * step))))
         x += t * step
         samples.go(t)
         if t < _SHORT:
             newton.buy()
+
+    def _accuracy(self) -> float:
+        """Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c."""
+        accuracy = min(0.1, math.sqrt(self._violation)) if self._curved else 0.0
+        near = _NEAR * math.sqrt(self._target / self._gap.gap) if self._gap.gap < np.inf else 0.0
+        return max(accuracy, near, 1e-10)
 
     def _descend_on_the_dual(self) -> None:
         """Do sweeps over the samples until the gap may be small enough, or for as long as they seem to pay."""

@@ -214,6 +214,8 @@ class Products:
 
     def renew(self, matrix: Array) -> bool:
         """Bring G up to date with the weights d, row by row; False if it is better to compute it anew."""
+        if not self._weights.flags.writeable:  # they cannot have changed
+            return True
         change = self._weights - self._used
         changed = np.flatnonzero(change)
         if changed.size == 0:
@@ -241,8 +243,8 @@ class Products:
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
-        if self._dense is not None and first == 0 and self._is_whole and _is_constant(self._weights):
-            out += self._weights[0] * (self._dense @ self._dense.T)
+        if self._dense is not None and first == 0 and self._is_nearly_whole and _is_constant(self._weights):
+            out += self._weights[0] * block_of(self._dense @ self._dense.T, self._members)
         elif self._dense is not None and self._is_most(first):
             new = self._dense[self._members[first:]] * self._weights
             out += (new @ self._dense.T)[:, self._members]
@@ -287,6 +289,13 @@ class Products:
         """Whether W are all columns in their order, so that nothing need be gathered."""
         assert self._dense is not None
         return self._dense.dtype == np.float64 and np.array_equal(self._members, np.arange(self._dense.shape[0]))
+
+    @property
+    def _is_nearly_whole(self) -> bool:
+        """Whether W has nearly all columns: a product of all is less work than to gather them."""
+        assert self._dense is not None
+        n, d = self._members.size, self._dense.shape[0]
+        return 10 * n > 9 * d and self._dense.dtype == np.float64 and int(np.max(self._members)) < d
 
     def _is_most(self, first: int) -> bool:
         """Whether few join a W that has most columns: products with all are less work than to gather those of W."""

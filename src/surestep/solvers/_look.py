@@ -148,6 +148,16 @@ def loss_terms(loss: Any, z: Array, u: Array, y: Array, weights: Array, tau: flo
 
 
 @jit
+def mean_loss(loss: Any, z: Array, y: Array, weights: Array) -> float:
+    """Weighted mean of loss(z_i)."""
+    total = 0.0
+    for i in range(y.size):
+        if weights[i] > 0.0:
+            total += weights[i] * losses.value(loss, z[i], y[i])
+    return total
+
+
+@jit
 def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array) -> tuple[float, float]:
     """Fill in u_i = loss'(z_i) and r_i = s_i u_i; return squares of the distance of r from what it was, and its size.
 

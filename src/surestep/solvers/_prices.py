@@ -88,6 +88,11 @@ class Price(NamedTuple):
         n_entries = float(np.sum(counts))
         return cls(per_entry * n_entries / n + 50.0, to_gather * n_entries, per_product * float(counts @ counts), n)
 
+    @property
+    def product(self) -> float:
+        """Of a product with all lines, and one with their transpose."""
+        return self.size * self.step
+
     def of_gram(self, n: int) -> float:
         """Of a Gram matrix of so many members of W, and descent and direct solves on it."""
         part = n / self.size

@@ -125,10 +125,14 @@ class Rounds(ABC):
             gap = max(gap + more, 0.0)
             self._gap = Gap(gap, objective, objective - gap, FENCHEL)
 
-    def _step_along(self, more: float) -> float:
+    def _step_along(self, slope: float, more: float) -> float:
         """Return how far to go along the move aimed at, at most 1, where a whole step changes the penalty by ``more``.
 
-        The objective along the step lies below the mean loss plus t * more, a convex function of t that falls at 0.
+        The objective along the step lies below the mean loss, whose ``slope`` at 0 is known, plus t * more, a convex
+        function of t that falls at 0.
         """
-        steepest, at_high = (float(slope + more) for slope in self._samples.slopes(0.0, 1.0))
-        return step_along(lambda t: float(self._samples.slopes(t)[0] + more), steepest, at_high)
+
+        def slope_at(t: float) -> float:
+            return float(self._samples.slopes(t)[0] + more)
+
+        return step_along(slope_at, slope + more, slope_at(1.0))

@@ -24,12 +24,17 @@ from surestep.regularizers import Separable
 from surestep.solvers._columns import combine, descend_by_columns, dots
 from surestep.solvers._dual import Dual
 from surestep.solvers._gram import Gram, Products
-from surestep.solvers._look import curvatures, loss_terms, residuals, slope
+from surestep.solvers._look import curvatures, loss_terms, mean_loss, residuals, slope
 from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
+from surestep.solvers._sampled import SampledGram
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+# Steps by a matrix that is near the Gram matrix, where one by that would do. Rows with so many times the weight of
+# others are no matter of luck.
+_STEPS, _UNEVEN = 10.0, 10.0
 
 
 class Samples(Protocol):
@@ -71,6 +76,9 @@ class Samples(Protocol):
     def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
         """Take the curvatures at the present z for d, see `_look.curvatures`."""
 
+    def settle(self) -> None:
+        """Take the residual of the last look for that of the model."""
+
     def model_gradient(self, members: Integers) -> Array:
         """Take the residual at the present z for that of the model; return its gradient."""
 
@@ -91,6 +99,15 @@ class Samples(Protocol):
 
     def matrix(self, members: Integers) -> Array:
         """Gram matrix of some coordinates, those of the last time first."""
+
+    def model_matrix(self, members: Integers) -> Array:
+        """Return that matrix, or one that is near it and takes less time."""
+
+    def is_dear(self) -> bool:
+        """Whether the Gram matrix of all features takes longer than many steps by one that is near."""
+
+    def learn(self, step: Array, difference: Array) -> None:
+        """Let the latter learn from what a step has changed the gradient of its coordinates by."""
 
     def pays(self, members: Integers, growing: bool) -> bool:
         """Whether a Gram matrix pays for these; see `_prices.pays`."""
@@ -136,10 +153,10 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._data = problem.loss, problem.y, problem.weights
         self._pool = ThreadPoolExecutor(n_threads)
         self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last time they were taken
+        self._u_is_slope = False
         self._curved = not isinstance(problem.loss, losses.Squared)
-        # The residual of the model, which is the last one looked at where the model is exact.
-        self._model_u, self._model_r = np.zeros((2, n)) if self._curved else (self._u, self._r)
-        self._weights = problem.weights.copy()  # d_i of the quadratic model
+        self._model_u, self._model_r = np.zeros((2, n))  # those of the quadratic model
+        self._weights = problem.weights.copy() if self._curved else problem.weights  # d_i of the quadratic model
         self._dual: Dual | None = None
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
@@ -169,12 +186,16 @@ class LocalSamples(AbstractContextManager[Samples]):
     def _gram(self) -> Gram:
         return Gram(self._products)
 
+    @cached_property
+    def _sampled(self) -> SampledGram:
+        return SampledGram(self._problem)
+
     def _is_better_by_rows(self, listed: Integers) -> bool:
         """Whether columns would have to be made, and all are listed."""
         return listed.size == self._problem.n_coordinates and not self._problem.design.has_columns
 
     def _put_matrix_away(self) -> None:
-        for name in ("_gram", "_products"):
+        for name in ("_gram", "_products", "_sampled"):
             vars(self).pop(name, None)
 
     # --- The data
@@ -184,7 +205,8 @@ class LocalSamples(AbstractContextManager[Samples]):
         return np.append(found, self._problem.n_samples) if self._problem.fit_intercept else found
 
     def restart(self, x: Array) -> None:
-        self._z[:] = self._problem.predictor(x)
+        self._z[:] = self._problem.predictor(x) if np.any(x) else 0.0
+        self._u_is_slope = False
 
     # --- A look
 
@@ -194,12 +216,15 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def shift(self, b: float) -> None:
         self._z += b
+        self._u_is_slope = False
 
     def residuals(self) -> tuple[float, ...]:
         loss, y, weights = self._data
+        self._u_is_slope = True
         return residuals(loss, self._z, y, weights, self._u, self._r)
 
     def take(self, u: Array) -> None:
+        self._u_is_slope = False
         self._u[:] = u
         np.multiply(self._problem.weights, u, out=self._r)
 
@@ -225,6 +250,8 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def loss_terms(self, tau: float) -> tuple[float, ...]:
         loss, y, weights = self._data
+        if tau == 1.0 and self._u_is_slope:  # where Fenchel's inequality is none
+            return mean_loss(loss, self._z, y, weights), 0.0
         return loss_terms(loss, self._z, self._u, y, weights, tau)
 
     # --- The quadratic model
@@ -233,6 +260,9 @@ class LocalSamples(AbstractContextManager[Samples]):
         if self._curved:
             loss, y, weights = self._data
             curvatures(loss, self._z, y, weights, least, caution, slack, self._weights)
+
+    def settle(self) -> None:
+        self._model_u[:], self._model_r[:] = self._u, self._r
 
     def model_gradient(self, members: Integers) -> Array:
         loss, y, weights = self._data
@@ -243,6 +273,28 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def matrix(self, members: Integers) -> Array:
         return self._gram.of(members)
+
+    def model_matrix(self, members: Integers) -> Array:
+        if self._is_sampled(members.size):
+            return self._sampled.of(members, self._weights)
+        return self._gram.of(members)
+
+    def learn(self, step: Array, difference: Array) -> None:
+        if self._is_sampled(step.size):
+            self._sampled.learn(step, difference)
+
+    def _is_sampled(self, n_members: int) -> bool:
+        """Whether a sample of the rows will do for the matrix of a model."""
+        return self._is_even and self._sampled.serves(n_members) and (self._curved or self.is_dear())
+
+    def is_dear(self) -> bool:
+        price = self._price("features")
+        return self._is_even and self._sampled.serves(price.size) and price.products > _STEPS * price.product
+
+    @cached_property
+    def _is_even(self) -> bool:
+        """Whether no row has so large a weight that a sample must not miss it."""
+        return bool(np.max(self._problem.weights) <= _UNEVEN * np.mean(self._problem.weights))
 
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W: for those who add up the lines of parts."""
@@ -259,6 +311,8 @@ class LocalSamples(AbstractContextManager[Samples]):
         return self._problem.transposed_times(self._weights * self._problem.predictor(v))
 
     def pays(self, members: Integers, growing: bool) -> bool:
+        if self._curved and self._is_sampled(members.size):
+            return True
         return pays(self._counts, members, growing, self._curved, self._spent)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
@@ -271,17 +325,27 @@ class LocalSamples(AbstractContextManager[Samples]):
         return x, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:
+        price, n = self._price(matrix), self._problem.n_coordinates
+        if matrix == "features" and self._is_sampled(n):
+            part = self._sampled.part(n)
+            # Each time with two steps, which would not be without it.
+            entries = part * price.entries + 2.0 * price.product
+            price = price._replace(entries=entries, products=part * price.products)
+        vectors = 10.0 * n  # those of conjugate gradients
+        return price.product + vectors, price.of_factors
+
+    def _price(self, matrix: str) -> Price:
         design = self._problem.design
         n, across = design.n_features, design.row_lengths
         if matrix == "samples":
             n, across = design.n_samples, design.column_lengths
-        price = Price.of(n, across, not design.is_sparse)
-        vectors = 10.0 * self._problem.n_coordinates  # those of conjugate gradients
-        return price.size * price.step + vectors, price.of_factors
+        return Price.of(n, across, not design.is_sparse)
 
     def dual_prices(self) -> tuple[float, float, float]:
         design = self._problem.design
-        return *dual_prices(design, self._curved), float(self._problem.weights @ design.row_squares)
+        of_sweep, of_rows = dual_prices(design, self._curved)
+        square = float(self._problem.weights @ design.row_squares) if of_sweep < np.inf else np.inf
+        return of_sweep, of_rows, square
 
     def minimise_by_dual(
         self, l2: float, b: float, enough: float, max_sweeps: float
@@ -305,6 +369,7 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def add(self, members: Integers, change: Array) -> None:
         combine(self._columns, members, change, self._z)
+        self._u_is_slope = False
 
     def aim(self, members: Integers, change: Array) -> None:
         if self._is_better_by_rows(members):
@@ -319,6 +384,7 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def go(self, t: float) -> None:
         self._z += t * self._move
+        self._u_is_slope = False
 
     def columns(self) -> dict[str, float]:
         return {}

@@ -34,7 +34,7 @@ _MOST_ITERATIONS, _FEWEST_ITERATIONS = 500, 20
 # What Newton's method is expected to take, for a quadratic loss and for others (measured): matrices or factors; or
 # products, so many times a power of the mean c_i of `_dual`, which is large for weak penalties; and nanoseconds for
 # each sample besides.
-_MATRICES, _PRODUCTS, _POWER, _PER_SAMPLE = (1, 4), (33, 66), 0.3, (0.0, 1000.0)
+_MATRICES, _PRODUCTS, _POWER, _PER_SAMPLE = (1, 4), (33, 66), 0.3, (0.0, 400.0)
 
 # Dual coordinate descent: nanoseconds to set up, more than some problems are worth; sweeps that Newton's method must
 # cost for it to be tried, a few more than a good problem takes; and sweeps after which it is known what it is worth.
@@ -116,17 +116,17 @@ class Newton:
         """Do without conjugate gradients from now on, if that is possible: they do not get anywhere."""
         self._rent = math.inf
 
-    def step(self, c: Array, accuracy: float) -> Array:
-        """Return the step for this gradient of f, exactly or to a relative accuracy."""
+    def step(self, c: Array, accuracy: Callable[[], float]) -> Array:
+        """Return the step for this gradient of f, exactly or, where it is asked for, to a relative accuracy."""
         if self.way == "features":
             return self._over_features(c)
         if self.way == "samples":
             return self._samples.solve_over_samples(self._problem.penalty.l2, c)
-        return self._by_conjugate_gradients(c, accuracy)
+        return self._by_conjugate_gradients(c, accuracy())
 
     def _over_features(self, c: Array) -> Array:
         problem = self._problem
-        matrix = self._samples.matrix(np.arange(problem.n_coordinates)).copy()
+        matrix = self._samples.model_matrix(np.arange(problem.n_coordinates)).copy()
         diagonal = np.diagonal(matrix) + problem.penalty.l2
         # Columns that depend on each other, and no penalty: any of the solutions will do.
         least = 1e-14 * np.maximum(diagonal, np.max(diagonal) * 1e-14)

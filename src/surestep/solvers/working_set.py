@@ -32,8 +32,9 @@ Integers = NDArray[np.int64]
 # Gram matrix in the time of a look; so many times as many where hardly any of it is zero, more than this part.
 _FEWEST, _MORE, _FULL = 128, 3, 0.94
 
-# Where the penalty has been changed before, and will be again: so many join at once, at least.
-_AHEAD = 8
+# Where the penalty has been changed before, and will be again: so many join at once, at least; and all, where there are
+# no more dense ones than these.
+_AHEAD, _FEW_DENSE = 8, 300
 
 # A round solves on the working set until steps, in sqrt(L_j) |d_j|, are this part of what they were among all
 # coordinates: while many others join it, less so where its Gram matrix makes updates cheap, and when few do. Near the
@@ -192,9 +193,12 @@ class _OnWorkingSet(Rounds):
         if problem.fit_intercept:
             self._is_member[-1] = True
         self._members = np.flatnonzero(self._is_member)
-        self._fewest = _FEWEST
+        self._by_models = self._curved or samples.is_dear()
+        self._fewest, self._few_dense = _FEWEST, False
         if self._n_entries == problem.n_samples * problem.n_features:
-            self._fewest = min(_FEWEST, n_in_the_time_of_a_look(problem.n_samples, problem.n_features))
+            self._few_dense = problem.n_features <= min(problem.n_samples, _FEW_DENSE)
+            by_look = min(_FEWEST, n_in_the_time_of_a_look(problem.n_samples, problem.n_features))
+            self._fewest = problem.n_features if samples.is_dear() else by_look
         self._caution, self._looks = 1.0, _LOOKS
         self._by_gram, self._growing, self._n_new, self._n_priced, self._on_path = True, False, 0, 0, False
         # For a quadratic loss: its mean, and the largest sum_j |x_j| norms_j so far. Where a solve by the Gram matrix
@@ -202,12 +206,15 @@ class _OnWorkingSet(Rounds):
         # have changed by since z was last moved.
         self._mean = self._farthest = 0.0
         self._ended: tuple[Array, float] | None = None
+        # For others: the gradient on W where the last model ended, if it was computed.
+        self._last: Array | None = None
         self._behind = np.empty(0)
         self._begin(problem, target, moved=True)
 
     def take_up(self, problem: Problem, target: float) -> None:
         recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
-        self._n_new, self._on_path = 0, True
+        # One matrix serves all penalties that are to come.
+        self._n_new, self._on_path, self._by_models = 0, True, self._curved
         self._begin(problem, target, moved=False)
 
     def _working_set(self) -> tuple[int, bool]:
@@ -226,7 +233,7 @@ class _OnWorkingSet(Rounds):
     def _look(self, moved: bool = True) -> None:
         """Compute the gradient entries that matter, what each coordinate promises, and the gap."""
         problem = self._problem
-        known = moved and self._ended is not None
+        known = moved and (self._ended is not None or self._last is not None)
         if moved:
             self._go_on()
         listed, self._n_listed = uncertified(self._until, self._travelled, self._lengths)
@@ -260,6 +267,8 @@ class _OnWorkingSet(Rounds):
             self._balance()
             square, size = self._samples.residuals()
             self._mean = 0.5 * float(size)
+            if self._last is not None:
+                self._gradient[self._members], self._last = self._last, None
         else:
             self._gradient[self._members], square = self._ended
             self._ended, size = None, 2.0 * self._mean
@@ -323,12 +332,12 @@ class _OnWorkingSet(Rounds):
         """List those at zero that should join soon, at most so many: to extend a matrix by few is dear.
 
         Those whose certificates end first; all that ever may, where half of all are members and there are more samples
-        than coordinates.
+        than coordinates, or where all are few.
         """
-        if 2 * self._members.size > self.x.size and self.x.size <= self._problem.n_samples:
+        is_most = 2 * self._members.size > self.x.size and self.x.size <= self._problem.n_samples
+        if is_most or self._few_dense:
             waiting = np.flatnonzero(~self._is_member & np.isfinite(self._until))
-            if not self._curved:  # whose models read it themselves
-                self._read(waiting[self._seen[waiting] < self._now])
+            self._read(waiting[self._seen[waiting] < self._now])
             return waiting
         waiting = self._listed[~self._is_member[self._listed]]
         return np.asarray(waiting[np.argsort(self._until[waiting])[: max(most, 0)]])
@@ -346,7 +355,7 @@ class _OnWorkingSet(Rounds):
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
-        if self._curved:
+        if self._by_models:
             self._solve_by_models(reg, x, enough)
         else:
             x = self._solve_quadratic(reg, x, enough)
@@ -357,6 +366,7 @@ class _OnWorkingSet(Rounds):
         members, problem, before = self._members, self._problem, self._gradient[self._members]
         if not self._by_gram:
             self._catch_up()
+            self._samples.settle()
             after = self._solve_model(reg, x, before, enough, _SWEEPS)
             self._samples.add(members, after - x)
             return after
@@ -393,28 +403,34 @@ class _OnWorkingSet(Rounds):
             # Steps that take the time of so many looks at everything; of more and more, when few coordinates join.
             self._looks = _LOOKS if growing else 2 * self._looks
             n_left = self._looks * self._n_listed * members.size / max(int(np.sum(self._lengths[members])), 1)
-        last = 0.0
+        g, last = self._gradient[members], 0.0
+        samples.settle()
         for _ in range(_MODELS):
-            g = samples.model_gradient(members)
             largest = float(np.max(gains_of(reg, x, g, smoothness, all_of_it)[0]))
             if largest <= enough or n_left <= 0.0:
-                return
+                break
             samples.bend(_LEAST_CURVATURE, self._caution, _SLACK if self._by_gram else 0.0)
             # A model that is far from f need not be solved well; how far it was shows in what it left.
             accuracy = _DEAR if self._by_gram else _CHEAP
             if last > 0.0:
                 accuracy *= min(max(largest / last, _BEST), 1.0)
-            before, last = self.n_steps, largest
+            n_before, last = self.n_steps, largest
             n_sweeps = int(min(max(n_left / members.size, _FEWEST_SWEEPS), _SWEEPS))
             after = self._solve_model(reg, x, g, max(accuracy * largest, 0.1 * enough), n_sweeps)
-            n_left -= self.n_steps - before + _PER_MODEL * members.size
+            n_left -= self.n_steps - n_before + _PER_MODEL * members.size
             samples.aim(members, after - x)
-            t = self._step_along(_penalty_change(reg, x, after))
+            t = self._step_along(float(g @ (after - x)), _penalty_change(reg, x, after))
             if t == 0.0:
-                return
+                break
             self._caution = _COURAGE * self._caution if t == 1.0 and not growing else 1.0
-            x[:] = after if t == 1.0 else x + t * (after - x)
+            step, before = t * (after - x), g
+            x[:] = after if t == 1.0 else x + step
             samples.go(t)
+            g = samples.model_gradient(members)
+            if self._by_gram:
+                samples.learn(step, g - before)
+        # The best intercept is yet to come, and changes it.
+        self._last = None if self._problem.fit_intercept else g
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
@@ -423,7 +439,7 @@ class _OnWorkingSet(Rounds):
             self.n_steps += n_steps
             return after
         after = x.copy()
-        self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.matrix(self._members), enough)
+        self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.model_matrix(self._members), enough)
         return after
 
 
