@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep import losses
-from surestep.regularizers import Separable
+from surestep.regularizers import Separable, gradient_step
 from surestep.solvers import _columns, _gram, _prices, _samples, _smooth, working_set
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures
@@ -409,6 +409,38 @@ def test_a_cautious_model_expects_no_loss_below_zero(z, y, name):
     assert near[0] == 1.15 * d[0]  # within the slack
     curvatures(loss, np.array([z]), np.array([y]), np.ones(1), 0.0, 1.0, 0.1, near)
     assert near[0] == d[0]
+
+
+@settings(max_examples=200)
+@given(
+    st.floats(-3.0, 3.0),
+    st.floats(-3.0, 3.0),
+    st.floats(-12.0, 3.0),
+    st.floats(0.0, 2.0),
+    st.floats(0.0, 2.0),
+    st.sampled_from([math.inf, 0.5]),
+)
+def test_a_step_gains_between_half_and_all_of_what_is_said(x, g, exponent, l1, l2, bound):
+    x = min(max(x, -bound), bound)
+    reg = Separable(*(np.array([value]) for value in (l1, l2, -bound, bound)))
+    curvature = 10.0**exponent + l2  # nearly none, too: then a step ends where it must, or at the kink
+    change = gradient_step(reg, 0, x, g, 1.0 / curvature) - x
+    after, more = x + change, l1 * (abs(x + change) - abs(x))
+    lower = -(g * change + 0.5 * l2 * (after**2 - x**2) + 0.5 * (curvature - l2) * change**2 + more)
+    said = _gram.gain_of(reg, 0, x, g, change)
+    rounding = 1e-13 * (1.0 + abs(change)) ** 2
+    if np.sign(after) != -np.sign(x):  # across a kink the slope is less than where it began
+        assert said / 2 - rounding <= lower
+    assert lower <= said + rounding
+
+
+def test_coordinates_whose_samples_have_no_curvature_left_still_go_to_zero():
+    """Sure of themselves, samples of the squared hinge leave a coordinate to its penalty alone."""
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), np.array([1.0, 1.0, -1.0])
+    problem = ss.Problem(scipy.sparse.csc_array(X), y, "squared_hinge", ss.L1(1e-3))
+    result = ss.minimize(problem, tol=1e-8, warm_start=np.array([1e3, 5.0]))
+    assert result.status.success
+    assert result.n_epochs < 10
 
 
 # Smooth problems

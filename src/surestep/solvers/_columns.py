@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from surestep._jit import jit
 from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Orthant, Products, block_of, orthant_of, solve_on_gram
+from surestep.solvers._gram import Gram, Orthant, Products, block_of, gain_of, orthant_of, solve_on_gram
 from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
 
@@ -110,7 +110,7 @@ def _sweep(
             continue
         g = dot(columns, k, rho)
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
-        gain = change * change * curvature[k]
+        gain = gain_of(reg, k, x[k], g, change)
         largest = max(largest, gain)
         if gain > floor:
             x[k] += change

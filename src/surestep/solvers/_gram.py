@@ -333,12 +333,23 @@ def mirror(matrix: Array) -> None:
 
 
 @jit
+def gain_of(reg: Any, k: int, x: float, g: float, change: float) -> float:
+    """A step on a coordinate times the slope: twice what it gains, or more than once where it ends at a kink.
+
+    There curvature may be next to nothing, and the square of the step times that no sign of the gain.
+    """
+    smooth = g + reg.l2[k] * x
+    upwards = (x if x != 0.0 else -smooth) > 0.0  # no branches, since it is asked of all coordinates at once
+    return abs(change * (smooth + reg.l1[k] if upwards else smooth - reg.l1[k]))
+
+
+@jit
 def _gains(reg: Any, x: Array, g: Array, curvature: Array, out: Array) -> float:
-    """Square of the step on each coordinate times its curvature, twice what it gains; return the largest."""
+    """See `gain_of`; return the largest."""
     largest = 0.0
     for k in range(x.size):
         change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
-        out[k] = change * change * curvature[k]
+        out[k] = gain_of(reg, k, x[k], g[k], change)
     for k in range(x.size):
         largest = max(largest, out[k])
     return largest
@@ -368,7 +379,7 @@ def descend_on_gram(
         for k in range(x.size):
             if gains[k] >= floor:
                 change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
-                if change * change * curvature[k] >= floor * _NEARLY_BEST:
+                if gain_of(reg, k, x[k], g[k], change) >= floor * _NEARLY_BEST:
                     x[k] += change
                     _add_line(g, change, matrix[k])
                     done += 1

@@ -336,10 +336,11 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def _price(self, matrix: str) -> Price:
         design = self._problem.design
-        n, across = design.n_features, design.row_lengths
-        if matrix == "samples":
-            n, across = design.n_samples, design.column_lengths
-        return Price.of(n, across, not design.is_sparse)
+        if matrix != "samples":
+            return Price.of(design.n_features, design.row_lengths, not design.is_sparse)
+        price = Price.of(design.n_samples, design.column_lengths, not design.is_sparse)
+        # Dense ones are the factors of K as they are, and BLAS takes half the time where both are the same.
+        return price if design.is_sparse else price._replace(entries=0.0, products=0.5 * price.products)
 
     def dual_prices(self) -> tuple[float, float, float]:
         design = self._problem.design

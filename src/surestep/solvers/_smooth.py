@@ -101,7 +101,8 @@ class Newton:
         of_sweep, of_rows, square = samples.dual_prices()
         size = losses.smoothness(problem.loss) * square / (problem.n_samples * float(l2[0]))
         by_products = _PRODUCTS[curved] * size**_POWER * self._of_product
-        by_newton = min(_MATRICES[curved] * self._of_matrix, by_products) + _PER_SAMPLE[curved] * problem.n_samples
+        by_matrices = (1 if self._matrix == "samples" else _MATRICES[curved]) * self._of_matrix  # K serves all steps
+        by_newton = min(by_matrices, by_products) + _PER_SAMPLE[curved] * problem.n_samples
         affordable = (by_newton - of_rows - _SET_UP) / of_sweep
         return affordable + _TRIED if affordable >= _FEWEST_SWEEPS else 0.0
 

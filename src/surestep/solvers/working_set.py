@@ -83,7 +83,8 @@ def minimize(
     whose gradient entries the Gram matrix does not tell, gives the duality gap, and what promises most now. On W:
     adaptive descent by its Gram matrix, which is extended and kept up to date, and direct solves for the coordinates
     that are not zero; or random sweeps over the columns and conjugate gradients, where that is less work. Losses that
-    are not quadratic go by quadratic models (Newton's method).
+    are not quadratic go by quadratic models (Newton's method); where rows outnumber W by far, the Gram matrix of a
+    model is that of a sample of the rows, corrected by what every step shows of that of all.
     Problems without an L1 part and bounds are left to Newton's method as a whole: by conjugate gradients until these
     have taken the time of a matrix over features or samples, then by that. Where a few sweeps of dual coordinate
     descent over the samples should be less work, these go first.
@@ -417,6 +418,8 @@ class _OnWorkingSet(Rounds):
             n_before, last = self.n_steps, largest
             n_sweeps = int(min(max(n_left / members.size, _FEWEST_SWEEPS), _SWEEPS))
             after = self._solve_model(reg, x, g, max(accuracy * largest, 0.1 * enough), n_sweeps)
+            if np.array_equal(after, x):
+                break
             n_left -= self.n_steps - n_before + _PER_MODEL * members.size
             samples.aim(members, after - x)
             t = self._step_along(float(g @ (after - x)), _penalty_change(reg, x, after))
