@@ -340,7 +340,8 @@ def gain_of(reg: Any, k: int, x: float, g: float, change: float) -> float:
     """
     smooth = g + reg.l2[k] * x
     upwards = (x if x != 0.0 else -smooth) > 0.0  # no branches, since it is asked of all coordinates at once
-    return abs(change * (smooth + reg.l1[k] if upwards else smooth - reg.l1[k]))
+    slope: float = smooth + reg.l1[k] if upwards else smooth - reg.l1[k]
+    return abs(change * slope)
 
 
 @jit
