@@ -288,8 +288,10 @@ class LocalSamples(AbstractContextManager[Samples]):
         return self._is_even and self._sampled.serves(n_members) and (self._curved or self.is_dear())
 
     def is_dear(self) -> bool:
+        if not (self._is_even and self._sampled.serves(self._problem.n_features)):
+            return False
         price = self._price("features")
-        return self._is_even and self._sampled.serves(price.size) and price.products > _STEPS * price.product
+        return price.products > _STEPS * price.product
 
     @cached_property
     def _is_even(self) -> bool:
