@@ -68,6 +68,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def lengths(self) -> Integers:
         return np.asarray(self._ask("lengths"))
 
+    def n_entries(self) -> int:
+        return int(self._ask("n_entries"))
+
     def restart(self, x: Array) -> None:
         self._x = x.copy()
         self._tell("restart", x.copy())

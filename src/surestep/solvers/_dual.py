@@ -121,6 +121,7 @@ class Dual:
         if problem.fit_intercept:
             self._state.x[-1] = b
         self._rng = np.random.default_rng(0)
+        self._gaps: list[float] = []  # as sweeps saw them, for this penalty
 
     def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, Array, int, float]:
         """Return x, u, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
@@ -128,29 +129,32 @@ class Dual:
         That is when, at the pace so far, those that are left would not get there.
         """
         problem, (x, u, _) = self._problem, self._state
-        x[: problem.n_features] *= self._l2 / l2  # it follows from u
-        self._l2 = l2
+        if l2 != self._l2:
+            x[: problem.n_features] *= self._l2 / l2  # it follows from u
+            self._l2, self._gaps = l2, []
         l2_intercept = around = 0.0
         if problem.fit_intercept:  # a penalty that makes it count as much as all features together
             mean = float(problem.weights @ self._norms)
             l2_intercept = l2 / mean if mean > 0.0 else 1.0
             around = x[-1] + float(problem.weights @ u) / l2_intercept
         data = problem.loss, problem.y, problem.weights, self._norms
-        gaps: list[float] = []
-        while len(gaps) < max_sweeps:
+        gaps, n_before = self._gaps, len(self._gaps)
+        while len(gaps) - n_before < max_sweeps:
             gaps.append(_sweep(self._rows, *data, self._order(), l2, l2_intercept, self._state))
             if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
                 around, x[-1] = x[-1], 2.0 * x[-1] - around
             gap, n_watched = gaps[-1], len(gaps) - _FIRST
-            if n_watched > 0:  # samples saw it in passing: by now it has fallen once more
-                gap *= min(gaps[-1] / gaps[-2], 1.0)
+            if n_watched > 0 and gaps[-1] < gaps[-2]:  # samples saw it in passing: by now it has fallen once more
+                gap *= gaps[-1] / gaps[-2]
             if n_watched >= 0 and gap <= enough:
                 break
             if n_watched >= _WATCHED:
-                pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
-                if not pace < 1.0 or gap * pace ** (max_sweeps - len(gaps)) > enough:
+                if not gaps[-1] < gaps[_FIRST - 1]:
                     break
-        return x.copy(), u.copy(), len(gaps), gap
+                pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
+                if gap * pace ** (max_sweeps - len(gaps) + n_before) > enough:
+                    break
+        return x.copy(), u.copy(), len(gaps) - n_before, gap
 
     def _order(self) -> Integers:
         """Return the samples in a random order, in which some neighbours stay together: these are read faster.

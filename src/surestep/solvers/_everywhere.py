@@ -30,7 +30,7 @@ class Everywhere(Rounds):
     smooth = True
 
     def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
-        super().__init__(problem, x, samples)
+        super().__init__(problem, x, samples, samples.n_entries())
         self._all = np.arange(problem.n_coordinates)
         self._newton = Newton(problem, samples, from_zero=not np.any(x[: problem.n_features]))
         # u as dual coordinate descent left it, if that is where x comes from: x follows from it, and the gap is smaller

@@ -28,11 +28,9 @@ class Rounds(ABC):
 
     smooth: bool
 
-    def __init__(self, problem: Problem, x: Array, samples: Samples) -> None:
-        self.x, self._samples = x, samples
+    def __init__(self, problem: Problem, x: Array, samples: Samples, n_entries: int) -> None:
+        self.x, self._samples, self._n_entries = x, samples, n_entries  # stored entries of X
         samples.restart(x)
-        self._lengths = samples.lengths()
-        self._n_entries = int(np.sum(self._lengths[: problem.n_features]))  # stored entries of X
         self._curved = not isinstance(problem.loss, losses.Squared)
 
     def _begin(self, problem: Problem, target: float, moved: bool) -> None:

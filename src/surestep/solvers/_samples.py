@@ -49,6 +49,9 @@ class Samples(Protocol):
     def lengths(self) -> Integers:
         """Number of stored entries of every column."""
 
+    def n_entries(self) -> int:
+        """Number of stored entries of all features."""
+
     def restart(self, x: Array) -> None:
         """Set z = X x."""
 
@@ -203,6 +206,9 @@ class LocalSamples(AbstractContextManager[Samples]):
     def lengths(self) -> Integers:
         found = self._problem.design.column_lengths
         return np.append(found, self._problem.n_samples) if self._problem.fit_intercept else found
+
+    def n_entries(self) -> int:
+        return self._problem.design.nnz
 
     def restart(self, x: Array) -> None:
         self._z[:] = self._problem.predictor(x) if np.any(x) else 0.0

@@ -183,7 +183,8 @@ class _OnWorkingSet(Rounds):
     smooth = False
 
     def __init__(self, problem: Problem, x: Array, target: float, samples: Samples) -> None:
-        super().__init__(problem, x, samples)
+        self._lengths = samples.lengths()
+        super().__init__(problem, x, samples, int(np.sum(self._lengths[: problem.n_features])))
         n = problem.n_coordinates
         # Of every coordinate: the gradient entry when last seen, where the path of r was then (less what rounding may
         # hide), and up to where it is certified to stay: not at all for members, which all that are not zero are.
