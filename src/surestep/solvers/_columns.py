@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from surestep._jit import jit
 from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Orthant, Products, block_of, gain_of, orthant_of, solve_on_gram
+from surestep.solvers._gram import Gram, Orthant, Products, block_of, orthant_of, solve_on_gram
 from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
+from surestep.solvers._steps import gain_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -97,6 +98,7 @@ def _sweep(
     x: Array,
     rho: Array,
     floor: float,
+    by_slope: bool,
     active: Integers,
 ) -> tuple[int, float]:
     """Step on the coordinates at some places of W in turn, where that gains more than ``floor``.
@@ -110,7 +112,7 @@ def _sweep(
             continue
         g = dot(columns, k, rho)
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
-        gain = gain_of(reg, k, x[k], g, change)
+        gain = gain_of(reg, k, x[k], g, curvature[k], change, by_slope)
         largest = max(largest, gain)
         if gain > floor:
             x[k] += change
@@ -131,6 +133,7 @@ def _sweep_on(
     rho: Array,
     floor: float,
     inner: float,
+    by_slope: bool,
     state: NDArray[np.uint64],
     gains: Array,
 ) -> int:
@@ -141,7 +144,7 @@ def _sweep_on(
     scratch = np.empty_like(places)
     for sweep in range(gains.size):
         _shuffle(places, state)
-        _, gains[sweep] = _sweep(columns, reg, places, curvature, x, rho, floor, scratch)
+        _, gains[sweep] = _sweep(columns, reg, places, curvature, x, rho, floor, by_slope, scratch)
         if gains[sweep] <= inner:
             return sweep + 1
     return gains.size
@@ -172,13 +175,14 @@ def descend_by_columns(
     rng: np.random.Generator,
     max_sweeps: int,
     rent: float = 0.0,
+    by_slope: bool = False,
 ) -> tuple[int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
     Sweeps over all of W, and then over those that moved or are not zero. ``per_row`` are the numbers of entries of W in
     the rows. x and the residual r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that
-    sweeps have taken since the last Gram matrix, in this model and others. Returns how many steps were tried, the rent,
-    and the time that all of this takes.
+    sweeps have taken since the last Gram matrix, in this model and others. ``by_slope``: see `gain_of`. Returns how
+    many steps were tried, the rent, and the time that all of this takes.
     """
     n, roots = members.size, np.sqrt(weights)
     columns, curvature = _scaled(columns, members, roots)
@@ -190,7 +194,7 @@ def descend_by_columns(
     floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
     while n_left > 0:
         _shuffle(everywhere, state)
-        n_active, largest = _sweep(columns, reg, everywhere, curvature, x, rho, floor, room)
+        n_active, largest = _sweep(columns, reg, everywhere, curvature, x, rho, floor, by_slope, room)
         n_left, n_steps, cost = n_left - 1, n_steps + n, n * price.step
         rent, spent = rent + cost, spent + cost
         if largest <= enough:
@@ -201,12 +205,12 @@ def descend_by_columns(
             # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
             affordable = max((of_gram - rent) / of_sweep, 1.0)
             found = np.empty(math.ceil(min(affordable, _SWEEPS - n_since, n_left)))
-            n_done = _sweep_on(columns, reg, places, curvature, x, rho, floor, inner, state, found)
+            n_done = _sweep_on(columns, reg, places, curvature, x, rho, floor, inner, by_slope, state, found)
             n_left, n_steps, cost = n_left - n_done, n_steps + n_done * places.size, n_done * of_sweep
             rent, spent, n_since, largest = rent + cost, spent + cost, n_since + n_done, found[n_done - 1]
             gains.extend(found[:n_done])
             if rent > of_gram:
-                _solve_on_gram(columns, reg, places, held, x, rho, enough)
+                _solve_on_gram(columns, reg, places, held, x, rho, enough, by_slope)
                 rent, spent, n_since = 0.0, spent + of_gram, 0
                 break
             if n_since == _SWEEPS:
@@ -242,13 +246,20 @@ class _Held:
 
 
 def _solve_on_gram(
-    columns: Dense | Sparse, reg: Separable, places: Integers, held: _Held, x: Array, rho: Array, enough: float
+    columns: Dense | Sparse,
+    reg: Separable,
+    places: Integers,
+    held: _Held,
+    x: Array,
+    rho: Array,
+    enough: float,
+    by_slope: bool,
 ) -> None:
     """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
     chosen, at, matrix = reg.at(places), x[places], held.block(places)
     g = np.empty(places.size)
     dots(columns, places, rho, g)
-    solve_on_gram(chosen, at, g, matrix, enough)
+    solve_on_gram(chosen, at, g, matrix, enough, by_slope)
     combine(columns, places, at - x[places], rho)
     x[places] = at
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from surestep._jit import VECTORIZE, jit
 from surestep.lines import Dense, Lines, WithIntercept, dot, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
+from surestep.solvers._steps import gain_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -333,24 +334,12 @@ def mirror(matrix: Array) -> None:
 
 
 @jit
-def gain_of(reg: Any, k: int, x: float, g: float, change: float) -> float:
-    """A step on a coordinate times the slope: twice what it gains, or more than once where it ends at a kink.
-
-    There curvature may be next to nothing, and the square of the step times that no sign of the gain.
-    """
-    smooth = g + reg.l2[k] * x
-    upwards = (x if x != 0.0 else -smooth) > 0.0  # no branches, since it is asked of all coordinates at once
-    slope: float = smooth + reg.l1[k] if upwards else smooth - reg.l1[k]
-    return abs(change * slope)
-
-
-@jit
-def _gains(reg: Any, x: Array, g: Array, curvature: Array, out: Array) -> float:
+def _gains(reg: Any, x: Array, g: Array, curvature: Array, by_slope: bool, out: Array) -> float:
     """See `gain_of`; return the largest."""
     largest = 0.0
     for k in range(x.size):
         change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
-        out[k] = gain_of(reg, k, x[k], g[k], change)
+        out[k] = gain_of(reg, k, x[k], g[k], curvature[k], change, by_slope)
     for k in range(x.size):
         largest = max(largest, out[k])
     return largest
@@ -364,7 +353,14 @@ def _add_line(g: Array, change: float, line: Array) -> None:
 
 @jit
 def descend_on_gram(
-    reg: Any, x: Array, g: Array, curvature: Array, matrix: Array, enough: float, n_updates: int
+    reg: Any,
+    x: Array,
+    g: Array,
+    curvature: Array,
+    matrix: Array,
+    enough: float,
+    n_updates: int,
+    by_slope: bool = False,
 ) -> int:
     """Step on the coordinates that gain most until none gains more than ``enough``, or after a number of updates.
 
@@ -374,13 +370,13 @@ def descend_on_gram(
     """
     done, gains = 0, np.empty_like(x)
     while True:
-        floor = _NEARLY_BEST * _gains(reg, x, g, curvature, gains)
+        floor = _NEARLY_BEST * _gains(reg, x, g, curvature, by_slope, gains)
         if floor <= _NEARLY_BEST * enough or done >= n_updates:
             return done
         for k in range(x.size):
             if gains[k] >= floor:
                 change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
-                if gain_of(reg, k, x[k], g[k], change) >= floor * _NEARLY_BEST:
+                if gain_of(reg, k, x[k], g[k], curvature[k], change, by_slope) >= floor * _NEARLY_BEST:
                     x[k] += change
                     _add_line(g, change, matrix[k])
                     done += 1
@@ -481,8 +477,10 @@ def jump(reg: Any, x: Array, g: Array, matrix: Array) -> None:
             x[places[k]] = after[k]
 
 
-def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: float) -> int:
+def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: float, by_slope: bool = False) -> int:
     """Minimise the model until no coordinate gains more than ``enough``; x and its gradient g are changed in place.
+
+    What a step gains is told by its curvature or ``by_slope``, see `gain_of`.
 
     By updates, as many as take the time of a direct solve, then the direct solve; again and again. Returns the number
     of updates.
@@ -491,7 +489,7 @@ def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: flo
     n_steps = 0
     for _ in range(_JUMPS):
         n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
-        done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates)
+        done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
         n_steps += done
         if done < n_updates:
             break

@@ -327,7 +327,18 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._put_matrix_away()  # what follows needs room of its own
         x, rho, per_row = x.copy(), self._model_r.copy(), self._counts.of(members)
         n_steps, self._rent, spent = descend_by_columns(
-            self._columns, reg, members, per_row, self._weights, x, rho, enough, self._rng, max_sweeps, self._rent
+            self._columns,
+            reg,
+            members,
+            per_row,
+            self._weights,
+            x,
+            rho,
+            enough,
+            self._rng,
+            max_sweeps,
+            self._rent,
+            self._curved,
         )
         self._spent += spent
         return x, n_steps

@@ -443,7 +443,8 @@ class _OnWorkingSet(Rounds):
             self.n_steps += n_steps
             return after
         after = x.copy()
-        self.n_steps += solve_on_gram(reg, after, g.copy(), self._samples.model_matrix(self._members), enough)
+        matrix = self._samples.model_matrix(self._members)
+        self.n_steps += solve_on_gram(reg, after, g.copy(), matrix, enough, self._curved)
         return after
 
 
