@@ -265,7 +265,17 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     y, rho = np.zeros(20), r.copy()
     rng = np.random.default_rng(0)
     n_steps, _, spent = _columns.descend_by_columns(
-        problem.columns, reg, np.arange(20), np.full(30, 20.0), np.ones(30), y, rho, 1e-24, rng, 5_000, rent
+        _columns.Copy(problem.columns, A.size),
+        reg,
+        np.arange(20),
+        np.full(30, 20.0),
+        np.ones(30),
+        y,
+        rho,
+        1e-24,
+        rng,
+        5_000,
+        rent,
     )
     assert n_steps < 5_000 * 20
     assert spent > 0.0
@@ -276,11 +286,40 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
 def test_orders_of_a_sweep_are_equally_likely():
     state, found = np.array([1], np.uint64), collections.Counter()
     for _ in range(6000):
-        places = np.arange(3)
-        _columns._shuffle(places, state)
-        found[tuple(places)] += 1
+        found[tuple(_columns._shuffled(np.arange(3), state))] += 1
     assert len(found) == 6
     assert scipy.stats.chisquare(list(found.values())).pvalue > 1e-3
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.integers(1, 2**63))
+def test_an_order_has_every_place_once_and_keeps_neighbours_together(n, seed):
+    places, state = 3 * np.arange(n), np.array([seed], np.uint64)
+    order = _columns._shuffled(places, state)
+    np.testing.assert_array_equal(np.sort(order), places)
+    size = max(1, min(8, n // 500))
+    assert np.count_nonzero(np.diff(order) != 3) <= n // size + 1  # groups, and perhaps a short one at either end
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_copy_of_columns_grows_and_follows_the_weights(sparse, intercept):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 20)) * (rng.random((30, 20)) < 0.4)
+    problem = ss.Problem(scipy.sparse.csc_array(A) if sparse else A, np.ones(30), fit_intercept=intercept)
+    whole = np.column_stack([A, np.ones(30)]) if intercept else A
+    members = rng.permutation(whole.shape[1])
+    copy = _columns.Copy(problem.columns, whole.size)
+    weights = np.ones(30)
+    for n, change in ((5, False), (5, True), (9, False), (9, False), (members.size, True)):
+        weights = rng.random(30) if change else weights
+        lines, squares = copy.of(members[:n], weights)
+        expected = np.sqrt(weights)[:, None] * whole[:, members[:n]]
+        found = np.empty((n, 30))
+        for i in range(30):
+            _columns.dots(lines, np.arange(n), np.eye(30)[i], found[:, i])
+        np.testing.assert_allclose(found.T, expected)
+        np.testing.assert_allclose(squares, np.sum(expected**2, axis=0))
 
 
 def test_sweeps_that_are_left_follow_from_their_pace():

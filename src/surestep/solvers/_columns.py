@@ -34,6 +34,9 @@ Integers = NDArray[np.int64]
 # the last ones.
 _SWEEPS, _ITERATIONS, _WATCHED = 15, 25, 5
 
+# Columns that stay together in a sweep, at most; and groups of these, at least.
+_NEIGHBOURS, _GROUPS = 8, 500
+
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
 
@@ -63,30 +66,70 @@ def _lengths(columns: Any, members: Integers) -> Integers:
 
 
 @jit
-def _copy(
-    columns: Any, members: Integers, roots: Array, indices: NDArray[np.uint32], values: Array, squares: Array
-) -> None:
+def _copy_places(columns: Any, members: Integers, places: NDArray[np.uint32]) -> None:
+    """Write where the entries of some columns are, one after the other."""
+    at = 0
+    for t in range(members.size):
+        for k in range(n_entries(columns, members[t])):
+            places[at], _ = entry(columns, members[t], k)
+            at += 1
+
+
+@jit
+def _copy_values(columns: Any, members: Integers, roots: Array, values: Array, squares: Array) -> None:
     """Write the entries of some columns one after the other, times the roots; and the sums of their squares."""
     at = 0
     for t in range(members.size):
         squares[t] = 0.0
         for k in range(n_entries(columns, members[t])):
             i, value = entry(columns, members[t], k)
-            indices[at], values[at] = i, roots[i] * value
+            values[at] = roots[i] * value
             squares[t] += values[at] * values[at]
             at += 1
 
 
-def _scaled(columns: Lines, members: Integers, roots: Array) -> tuple[Dense | Sparse, Array]:
-    """Return some columns, their entries times the roots, as columns of their own, and their squared norms."""
-    starts = np.concatenate([[0], np.cumsum(_lengths(columns, members))]).astype(np.uint64)
-    indices, values, squares = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1])), np.empty(members.size)
-    _copy(columns, members, roots, indices, values, squares)
-    for array in (starts, indices, values):
-        array.flags.writeable = False  # as those of a design: one compiled version of what reads them
-    if isinstance(columns.lines if isinstance(columns, WithIntercept) else columns, Dense):
-        return Dense(values.reshape(members.size, roots.size)), squares
-    return Sparse(values, indices, starts, roots.size), squares
+class Copy:
+    """B_W, the columns of W next to each other, as columns of their own; extended as members join W.
+
+    All columns together have ``n_entries``.
+    """
+
+    def __init__(self, columns: Lines, n_entries: int) -> None:
+        inner = columns.lines if isinstance(columns, WithIntercept) else columns
+        self._columns, self._is_dense, self._n_entries = columns, isinstance(inner, Dense), n_entries
+        self._values, self._places = np.empty(0), np.empty(0, np.uint32)
+        self._starts, self._squares, self._weights = np.zeros(1, np.uint64), np.empty(0), np.empty(0)
+
+    def of(self, members: Integers, weights: Array) -> tuple[Dense | Sparse, Array]:
+        """Return the columns of these members, those of the last time first, and their squared norms."""
+        n_old = self._squares.size
+        new, begin = members[n_old:], int(self._starts[-1])
+        ends = begin + np.cumsum(_lengths(self._columns, new))
+        self._starts = np.concatenate([self._starts, ends.astype(np.uint64)])
+        self._squares = np.concatenate([self._squares, np.empty(new.size)])
+        if self._starts[-1] > self._values.size:
+            room = min(2 * int(self._starts[-1]), self._n_entries)
+            self._values = _extended(self._values[:begin], room)
+            if not self._is_dense:
+                self._places = _extended(self._places[:begin], room)
+        if not self._is_dense:
+            _copy_places(self._columns, new, self._places[begin:])
+        if not np.array_equal(weights, self._weights):
+            self._weights, n_old, begin = weights.copy(), 0, 0
+        values, roots = self._values[: int(self._starts[-1])], np.sqrt(weights)
+        _copy_values(self._columns, members[n_old:], roots, values[begin:], self._squares[n_old:])
+        places, starts = self._places[: values.size], self._starts[:]
+        for array in (starts, places, values):
+            array.flags.writeable = False  # as those of a design: one compiled version of what reads them
+        if self._is_dense:
+            return Dense(values.reshape(members.size, roots.size)), self._squares
+        return Sparse(values, places, starts, roots.size), self._squares
+
+
+def _extended(array: Any, size: int) -> Any:
+    out = np.empty(size, array.dtype)
+    out[: array.size] = array
+    return out
 
 
 @jit
@@ -143,28 +186,40 @@ def _sweep_on(
     """
     scratch = np.empty_like(places)
     for sweep in range(gains.size):
-        _shuffle(places, state)
-        _, gains[sweep] = _sweep(columns, reg, places, curvature, x, rho, floor, by_slope, scratch)
+        order = _shuffled(places, state)
+        _, gains[sweep] = _sweep(columns, reg, order, curvature, x, rho, floor, by_slope, scratch)
         if gains[sweep] <= inner:
             return sweep + 1
     return gains.size
 
 
 @jit
-def _shuffle(places: Integers, state: NDArray[np.uint64]) -> None:
-    """Bring them into a random order, by xorshift: to hand over a generator of NumPy takes as long as a short sweep."""
-    s = state[0]
-    for k in range(places.size - 1, 0, -1):
+def _shuffled(places: Integers, state: NDArray[np.uint64]) -> Integers:
+    """Return rising places in a random order, in which some neighbours stay together; which, differs each time.
+
+    By xorshift: to hand over a generator of NumPy takes as long as a short sweep.
+    """
+    n, s = places.size, state[0]
+    size = max(1, min(_NEIGHBOURS, n // _GROUPS))
+    shift = np.int64(s % np.uint64(size))  # the first group may be shorter, and so may the last
+    n_groups = -(-(n + shift) // size)
+    groups, order, at = np.arange(n_groups), np.empty_like(places), 0
+    for left in range(n_groups, 0, -1):
         s ^= s << np.uint64(13)
         s ^= s >> np.uint64(7)
         s ^= s << np.uint64(17)
-        other = np.int64(s % np.uint64(k + 1))
-        places[k], places[other] = places[other], places[k]
+        chosen = np.int64(s % np.uint64(left))
+        begin = groups[chosen] * size - shift
+        groups[chosen] = groups[left - 1]
+        for t in range(max(begin, 0), min(begin + size, n)):
+            order[at] = places[t]
+            at += 1
     state[0] = s
+    return order
 
 
 def descend_by_columns(
-    columns: Lines,
+    copy: Copy,
     reg: Separable,
     members: Integers,
     per_row: Array,
@@ -185,21 +240,21 @@ def descend_by_columns(
     many steps were tried, the rent, and the time that all of this takes.
     """
     n, roots = members.size, np.sqrt(weights)
-    columns, curvature = _scaled(columns, members, roots)
-    curvature += reg.l2
+    columns, squares = copy.of(members, weights)
+    curvature = squares + reg.l2
     rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
     held, everywhere, room = _Held(columns, rho.size), np.arange(n), np.empty(n, np.int64)
     price = Price.of(n, per_row, isinstance(columns, Dense))
     n_steps, spent, gains, n_since = 0, price.entries, [math.inf] * _WATCHED, 0
     floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
     while n_left > 0:
-        _shuffle(everywhere, state)
-        n_active, largest = _sweep(columns, reg, everywhere, curvature, x, rho, floor, by_slope, room)
+        order = _shuffled(everywhere, state)
+        n_active, largest = _sweep(columns, reg, order, curvature, x, rho, floor, by_slope, room)
         n_left, n_steps, cost = n_left - 1, n_steps + n, n * price.step
         rent, spent = rent + cost, spent + cost
         if largest <= enough:
             break
-        places, inner = room[:n_active].copy(), max(_PART * largest, enough)
+        places, inner = np.sort(room[:n_active]), max(_PART * largest, enough)
         of_sweep, of_gram = places.size * price.step, price.of_gram(places.size)
         while n_left > 0 and largest > inner:
             # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.

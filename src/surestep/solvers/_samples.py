@@ -21,7 +21,7 @@ from surestep._intercept import shift_sums
 from surestep.lines import Lines, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._columns import combine, descend_by_columns, dots
+from surestep.solvers._columns import Copy, combine, descend_by_columns, dots
 from surestep.solvers._dual import Dual
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures, loss_terms, mean_loss, residuals, slope
@@ -197,8 +197,13 @@ class LocalSamples(AbstractContextManager[Samples]):
         """Whether columns would have to be made, and all are listed."""
         return listed.size == self._problem.n_coordinates and not self._problem.design.has_columns
 
-    def _put_matrix_away(self) -> None:
-        for name in ("_gram", "_products", "_sampled"):
+    @cached_property
+    def _copy(self) -> Copy:
+        return Copy(self._columns, int(np.sum(self.lengths())))
+
+    def _put_away(self, *names: str) -> None:
+        """Make room; they are made again when asked for."""
+        for name in names:
             vars(self).pop(name, None)
 
     # --- The data
@@ -278,9 +283,11 @@ class LocalSamples(AbstractContextManager[Samples]):
         return out
 
     def matrix(self, members: Integers) -> Array:
+        self._put_away("_copy")
         return self._gram.of(members)
 
     def model_matrix(self, members: Integers) -> Array:
+        self._put_away("_copy")
         if self._is_sampled(members.size):
             return self._sampled.of(members, self._weights)
         return self._gram.of(members)
@@ -324,10 +331,10 @@ class LocalSamples(AbstractContextManager[Samples]):
         return pays(self._counts, members, growing, self._curved, self._spent)
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
-        self._put_matrix_away()  # what follows needs room of its own
+        self._put_away("_gram", "_products", "_sampled")
         x, rho, per_row = x.copy(), self._model_r.copy(), self._counts.of(members)
         n_steps, self._rent, spent = descend_by_columns(
-            self._columns,
+            self._copy,
             reg,
             members,
             per_row,
