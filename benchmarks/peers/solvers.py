@@ -85,7 +85,7 @@ LAYOUTS = {"columns": by_columns, "rows": by_rows, "liblinear": for_liblinear, "
 # --- Ours: the clock counts the making of the Problem
 
 
-@solver("surestep", "surestep", (*L1_TASKS, *L2_TASKS, "lasso_path"), ("columns", "rows"), tolerances(-2, -12))
+@solver("surestep", "surestep", (*L1_TASKS, *L2_TASKS, "lasso_path"), ("columns", "rows"), tolerances(-1, -12))
 def surestep(X, y, task, alpha, tol):
     from surestep import minimize, path
 
