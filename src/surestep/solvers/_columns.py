@@ -102,22 +102,24 @@ class Copy:
 
     def of(self, members: Integers, weights: Array) -> tuple[Dense | Sparse, Array]:
         """Return the columns of these members, those of the last time first, and their squared norms."""
-        n_old = self._squares.size
-        new, begin = members[n_old:], int(self._starts[-1])
-        ends = begin + np.cumsum(_lengths(self._columns, new))
-        self._starts = np.concatenate([self._starts, ends.astype(np.uint64)])
+        n_old, begin = self._squares.size, int(self._starts[-1])
+        new = members[n_old:]
+        lengths = _lengths(self._columns, new)
+        ends = self._starts[-1] + np.cumsum(lengths, dtype=np.uint64)
+        self._starts, end = np.concatenate([self._starts, ends]), begin + int(np.sum(lengths))
         self._squares = np.concatenate([self._squares, np.empty(new.size)])
-        if self._starts[-1] > self._values.size:
-            room = min(2 * int(self._starts[-1]), self._n_entries)
-            self._values = _extended(self._values[:begin], room)
+        first, at = n_old, begin  # values from here on are to be written
+        if not np.array_equal(weights, self._weights):
+            self._weights, first, at = weights.copy(), 0, 0
+        if end > self._values.size:
+            room = min(2 * end, self._n_entries)
+            self._values = _extended(self._values[:at], room)
             if not self._is_dense:
                 self._places = _extended(self._places[:begin], room)
         if not self._is_dense:
             _copy_places(self._columns, new, self._places[begin:])
-        if not np.array_equal(weights, self._weights):
-            self._weights, n_old, begin = weights.copy(), 0, 0
-        values, roots = self._values[: int(self._starts[-1])], np.sqrt(weights)
-        _copy_values(self._columns, members[n_old:], roots, values[begin:], self._squares[n_old:])
+        values, roots = self._values[:end], np.sqrt(weights)
+        _copy_values(self._columns, members[first:], roots, values[at:], self._squares[first:])
         places, starts = self._places[: values.size], self._starts[:]
         for array in (starts, places, values):
             array.flags.writeable = False  # as those of a design: one compiled version of what reads them
