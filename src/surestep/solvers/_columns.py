@@ -3,12 +3,13 @@
     q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
 
 The columns are copied, next to each other and times the roots of d, B_W = diag(d)^(1/2) A_W: so steps need no d, and
-read one array less. The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step
-reads a column twice. Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a
-fixed order (measured, Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order
-again and again. Where sweeps are slow, conjugate gradients go for the minimiser among the coordinates that are not
-zero; and when all this has taken the time of a Gram matrix of the coordinates that move, that is what finds it: sweeps
-may take for ever where columns nearly depend on each other.
+read one array less. The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step reads a column twice.
+Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a fixed order (measured,
+Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order again and again. Some
+neighbours stay together, though: to jump to a new place in memory takes as long as a short column. Where sweeps are
+slow, conjugate gradients go for the minimiser among the coordinates that are not zero; and when all this has taken the
+time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may take for ever where columns nearly
+depend on each other.
 """
 
 from __future__ import annotations
