@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import surestep as ss
 from surestep import losses
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers import _columns, _gram, _prices, _samples, _smooth, working_set
+from surestep.solvers import _columns, _gram, _on_working_set, _prices, _samples, _smooth
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures
+from surestep.solvers._on_working_set import OnWorkingSet
 from surestep.solvers._samples import LocalSamples
 from surestep.solvers._steps import gain_of
 from zoo import PseudoHuber, problems, reference_optimum
@@ -84,7 +85,7 @@ def test_a_loss_of_ones_own():
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_every_row_of_the_trace_has_the_gap_of_the_whole_problem(loss, fit_intercept, tol):
     """Columns that are certified to stay at zero are left out of the pass, and nothing is missed."""
-    problem = lasso(loss=loss, fit_intercept=fit_intercept, fraction=0.05)
+    problem = lasso(n=600, loss=loss, fit_intercept=fit_intercept, fraction=0.05)
     points = []
     ss.minimize(problem, tol=tol, callbacks=[lambda progress: points.append((progress.row, progress.x.copy()))])
     assert len(points) > 3
@@ -129,7 +130,7 @@ def test_certified_columns_are_optimal_under_the_next_penalty_too(seed, shape, f
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_what_the_gram_matrix_tells_is_what_the_data_say(fit_intercept):
-    problem = lasso(fit_intercept=fit_intercept)
+    problem = lasso(n=600, fit_intercept=fit_intercept)
     method = rounds(problem, FOLLOWED)
     for _ in range(4):
         method._go()
@@ -172,7 +173,7 @@ def test_nobody_joins_twice():
 
 
 def rounds(problem, target=0.0):
-    return working_set._OnWorkingSet(problem, np.zeros(problem.n_coordinates), target, LocalSamples(problem))
+    return OnWorkingSet(problem, np.zeros(problem.n_coordinates), target, LocalSamples(problem))
 
 
 def test_above_alpha_max_nothing_is_done():
@@ -181,6 +182,71 @@ def test_above_alpha_max_nothing_is_done():
     assert result.n_epochs == 0
     assert not result.coef.any()
     assert result.trace["passes"][-1] == 1.0
+
+
+# Stronger penalties
+
+
+FEW_SAMPLES = {"n": 60, "d": 1500, "fraction": 1e-3, "sparse": False}
+
+
+@pytest.fixture
+def strengths(monkeypatch):
+    """The strengths of the penalties that go first."""
+    found, go_by = [], OnWorkingSet._go_by
+
+    def watched(self, strength):
+        found.append(strength)
+        return go_by(self, strength)
+
+    monkeypatch.setattr(OnWorkingSet, "_go_by", watched)
+    return found
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("shape", [ss.L1(1.0), ss.ElasticNet(1.0), ss.L1(1.0) + ss.NonNegative()], ids=str)
+def test_stronger_penalties_go_first_where_samples_are_few(shape, loss, fit_intercept, strengths, monkeypatch):
+    """They fall, rows of the trace are of the problem that was asked for, and so is the end."""
+    problem = lasso(loss=loss, fit_intercept=fit_intercept, **FEW_SAMPLES)
+    problem = problem.with_regularizer(shape.scaled(problem.regularizer.alpha))
+    points = []
+    result = ss.minimize(
+        problem, tol=1e-8, callbacks=[lambda progress: points.append((progress.row, progress.x.copy()))]
+    )
+    assert strengths
+    assert all(1.0 < after <= before / 2.0 for before, after in itertools.pairwise(strengths))
+    for row, x in points:
+        true = problem.duality_gap(x)
+        assert row["objective"] == pytest.approx(true.objective, rel=1e-11)
+        assert row["gap"] == pytest.approx(true.gap, rel=1e-6, abs=1e-11 * problem.objective_at_zero)
+
+    monkeypatch.setattr(_on_working_set, "_OF_SAMPLES", math.inf)
+    straight = ss.minimize(problem, tol=1e-8)
+    assert result.status.success
+    assert straight.status.success
+    assert result.objective == pytest.approx(straight.objective, abs=1e-8 * problem.objective_at_zero)
+
+
+@pytest.mark.parametrize("more", [{"fraction": 0.3}, {"n": 1200, "fraction": 0.03}], ids=["penalty", "samples"])
+def test_no_stronger_penalty_goes_first_where_the_penalty_is_strong_or_samples_are_many(more, strengths):
+    assert ss.minimize(lasso(**(FEW_SAMPLES | more)), tol=1e-8).status.success
+    assert not strengths
+
+
+def test_an_interrupt_under_a_stronger_penalty_leaves_the_problem_that_was_asked_for(strengths, monkeypatch):
+    problem, solve = lasso(**FEW_SAMPLES), OnWorkingSet._solve
+
+    def interrupted(self):
+        if len(strengths) == 2:
+            raise KeyboardInterrupt
+        solve(self)
+
+    monkeypatch.setattr(OnWorkingSet, "_solve", interrupted)
+    result = ss.minimize(problem, tol=1e-8)
+    assert result.status is ss.Status.INTERRUPTED
+    assert result.objective == pytest.approx(problem.objective(result.coef), rel=1e-12)
+    assert result.gap == pytest.approx(problem.duality_gap(result.coef).gap, rel=1e-6)
 
 
 # Quadratic models

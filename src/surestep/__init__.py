@@ -29,8 +29,8 @@ from surestep.sampling.progress import progress_stepsize as progress_stepsize
 from surestep.solvers._checks import BoundViolationError as BoundViolationError
 from surestep.solvers._loop import Progress as Progress
 from surestep.solvers.coordinate import coordinate_descent as coordinate_descent
+from surestep.solvers.minimizer import minimize as minimize
 from surestep.solvers.sgd import stochastic_gradient_descent as stochastic_gradient_descent
-from surestep.solvers.working_set import minimize as minimize
 from surestep.trace import Result as Result
 from surestep.trace import Status as Status
 from surestep.trace import Trace as Trace

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from surestep.problem import Problem
 from surestep.solvers._loop import Callback
 from surestep.solvers.coordinate import coordinate_descent
-from surestep.solvers.working_set import Minimizer
+from surestep.solvers.minimizer import Minimizer
 from surestep.trace import Result, Status
 
 Array = NDArray[np.float64]

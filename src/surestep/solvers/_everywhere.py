@@ -80,12 +80,12 @@ class Everywhere(Rounds):
 
     # --- A round
 
-    def _go(self) -> None:
+    def _go(self) -> bool:
         """Do a step of Newton's method; many at once, where that can be done over the samples."""
         newton, x, samples = self._newton, self.x, self._samples
         if newton.n_sweeps > 0.0:
             self._descend_on_the_dual()
-            return
+            return True
         if self._u is not None:
             self._u = None
             self._look()
@@ -96,6 +96,7 @@ class Everywhere(Rounds):
             self.n_steps += 1
         else:
             self._step()
+        return True
 
     def _step(self) -> None:
         newton, x, samples, l2 = self._newton, self.x, self._samples, self._problem.penalty.l2

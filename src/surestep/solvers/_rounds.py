@@ -60,8 +60,8 @@ class Rounds(ABC):
     def advance(self, n_epochs: float) -> Status | None:
         """Do a round."""
         n_members, _ = self._working_set()
-        self._go()
-        self._look()
+        if self._go():
+            self._look()
         # Against the best so far: where rounding is all that moves, either falls every now and then.
         objective, error = self._best
         falls = self._gap.objective < objective - 4.0 * EPS * abs(objective) or self._error < 0.5 * error
@@ -74,8 +74,8 @@ class Rounds(ABC):
     # --- What the two kinds differ in
 
     @abstractmethod
-    def _go(self) -> None:
-        """Change x, and z with it."""
+    def _go(self) -> bool:
+        """Change x, and z with it; return whether there is anything to look at that has not been looked at."""
 
     @abstractmethod
     def _look(self, moved: bool = True) -> None:

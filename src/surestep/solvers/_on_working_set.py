@@ -1,29 +1,23 @@
-"""The fast solver: exact gradients on a working set, and certificates for all the rest."""
+"""Problems with kinks: exact gradients on a working set, and certificates for all the rest."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._checks import check_run, starting_point
-from surestep.solvers._everywhere import Everywhere
 from surestep.solvers._gram import solve_on_gram
 from surestep.solvers._look import gains_of, recertify, survey, uncertified
-from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
-from surestep.solvers._samples import Samples, samples_of
-from surestep.trace import Result
+from surestep.solvers._samples import Samples
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -44,6 +38,11 @@ _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 # Where the target is so many ulp of f(0), and of the numbers that a Gram matrix adds up, what it tells of where a solve
 # ended need not be read from the data again.
 _ULPS = 1e4
+
+# Where W comes to be more than this part of the samples, a stronger penalty goes first: so many times weaker than the
+# one under which no other coordinate would join, and than the last one at least so many times; until the gap is this
+# part of the objective, or those that join are only this part of W.
+_OF_SAMPLES, _WEAKER, _AT_LEAST, _ROUGHLY, _FEW_NEW = 0.25, 6.0, 2.0, 0.1, 0.1
 
 # Gaps are far from the target where they are so many times as large.
 _FAR = 1e3
@@ -67,117 +66,7 @@ _COURAGE = 0.1
 _SWEEPS, _FEWEST_SWEEPS, _LOOKS, _PER_MODEL = 300, 3, 5, 3
 
 
-def minimize(
-    problem: Problem,
-    *,
-    tol: float = 1e-6,
-    max_rounds: int = 1000,
-    n_jobs: int = 1,
-    callbacks: Iterable[Callback] = (),
-    warm_start: Result | ArrayLike | None = None,
-) -> Result:
-    """Minimise a problem fast, with a certificate.
-
-    Works in rounds. In each, the coordinates that promise most join a working set W; the problem is solved on W, with
-    all its gradient entries known exactly; then one pass over the columns that are not certified to stay at zero, and
-    whose gradient entries the Gram matrix does not tell, gives the duality gap, and what promises most now. On W:
-    adaptive descent by its Gram matrix, which is extended and kept up to date, and direct solves for the coordinates
-    that are not zero; or random sweeps over the columns and conjugate gradients, where that is less work. Losses that
-    are not quadratic go by quadratic models (Newton's method); where rows outnumber W by far, the Gram matrix of a
-    model is that of a sample of the rows, corrected by what every step shows of that of all.
-    Problems without an L1 part and bounds are left to Newton's method as a whole: by conjugate gradients until these
-    have taken the time of a matrix over features or samples, then by that. Where a few sweeps of dual coordinate
-    descent over the samples should be less work, these go first.
-
-    Parameters
-    ----------
-    problem : Problem
-    tol : float
-        Stop when the certified duality gap is at most ``tol`` times the objective at zero. For problems without a
-        certificate, see `Problem.certificate_reason`: when the largest violation of optimality is ``tol`` times that at
-        zero.
-    max_rounds : int
-    n_jobs : int
-        Threads for the passes over the data; -1 means as many as there are processors. The result is the same. Of no
-        effect on data in row partitions, where the workers are at work.
-    callbacks : iterable of callables
-        Each is called with a `Progress` after every round.
-    warm_start : Result or array, optional
-        Where to start, instead of zero.
-
-    Returns
-    -------
-    Result
-        ``trace`` has a row a round, with the columns epoch (the round), steps, seconds (all of them: looking at the gap
-        is part of the work), objective, gap, nonzeros, working_set (its size), gram (whether its Gram matrix is used)
-        and passes (entries of X read so far, over all there are). On data in row partitions also exchanges (with all
-        workers), bytes_sent, bytes_received, and communication (seconds in which no worker was computing).
-
-    Examples
-    --------
-    >>> import numpy as np, surestep as ss
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(50, 200))
-    >>> y = X[:, 0] - 2 * X[:, 1] + 0.1 * rng.normal(size=50)
-    >>> result = ss.minimize(ss.Problem(X, y, regularizer=ss.L1(0.4)), tol=1e-10)
-    >>> result.status.name, np.flatnonzero(result.coef)
-    ('CONVERGED', array([0, 1]))
-    """
-    with Minimizer(n_jobs) as minimizer:
-        return minimizer(problem, tol=tol, max_rounds=max_rounds, callbacks=callbacks, warm_start=warm_start)
-
-
-class Minimizer(AbstractContextManager["Minimizer"]):
-    """`minimize` for one problem after another that differ in their regularizers only, each from where the last ended.
-
-    The fit, the working set with its Gram matrix, and what is known of gradient entries are kept from one to the next.
-    """
-
-    def __init__(self, n_jobs: int = 1) -> None:
-        if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
-            raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
-        self._n_threads = None if n_jobs == -1 else n_jobs
-        self._resources = ExitStack()
-        self._rounds: Rounds | None = None
-
-    def __exit__(self, *_: object) -> None:
-        self._resources.close()
-
-    def __call__(
-        self,
-        problem: Problem,
-        *,
-        tol: float,
-        max_rounds: int,
-        callbacks: Iterable[Callback],
-        warm_start: Result | ArrayLike | None = None,
-    ) -> Result:
-        """Minimise; ``warm_start`` is where to start if nothing was minimised before."""
-        begin = time.perf_counter()
-        check_run(problem, max_rounds, tol, 1)
-        if not isinstance(problem.penalty, Separable):
-            raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
-        target = target_of(problem, tol)
-        if self._rounds is not None and self._rounds.smooth == _is_smooth(problem.penalty):
-            self._rounds.take_up(problem, target)
-        else:
-            start = starting_point(problem, warm_start if self._rounds is None else self._rounds.x)
-            self._resources.close()
-            samples = self._resources.enter_context(samples_of(problem, self._n_threads))
-            kind = Everywhere if _is_smooth(problem.penalty) else _OnWorkingSet
-            self._rounds = kind(problem, start, target, samples)
-        return run(
-            self._rounds,
-            problem,
-            max_epochs=max_rounds,
-            target=target,
-            callbacks=callbacks,
-            trace_every=1,
-            seconds=time.perf_counter() - begin,
-        )
-
-
-class _OnWorkingSet(Rounds):
+class OnWorkingSet(Rounds):
     """A fit whose penalty has kinks."""
 
     smooth = False
@@ -201,7 +90,7 @@ class _OnWorkingSet(Rounds):
             self._few_dense = problem.n_features <= min(problem.n_samples, _FEW_DENSE)
             by_look = min(_FEWEST, n_in_the_time_of_a_look(problem.n_samples, problem.n_features))
             self._fewest = problem.n_features if samples.is_dear() else by_look
-        self._caution, self._looks = 1.0, _LOOKS
+        self._caution, self._looks, self._strength = 1.0, _LOOKS, math.inf
         self._by_gram, self._growing, self._n_new, self._n_priced, self._on_path = True, False, 0, 0, False
         # For a quadratic loss: its mean, and the largest sum_j |x_j| norms_j so far. Where a solve by the Gram matrix
         # ended is known without the data: the gradient on W, and the square of what r travelled, or more. What members
@@ -216,7 +105,7 @@ class _OnWorkingSet(Rounds):
     def take_up(self, problem: Problem, target: float) -> None:
         recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
         # One matrix serves all penalties that are to come.
-        self._n_new, self._on_path, self._by_models = 0, True, self._curved
+        self._n_new, self._on_path, self._by_models, self._strength = 0, True, self._curved, math.inf
         self._begin(problem, target, moved=False)
 
     def _working_set(self) -> tuple[int, bool]:
@@ -303,20 +192,62 @@ class _OnWorkingSet(Rounds):
 
     # --- A round
 
-    def _go(self) -> None:
-        """Let more coordinates join the working set, and solve on it."""
-        self._choose()
-        self._solve()
+    def _go(self) -> bool:
+        """Let more coordinates join the working set, and solve on it; for a stronger penalty first, where it is large.
 
-    def _choose(self) -> None:
-        """Let the coordinates that promise most join the working set."""
+        Columns as many as the samples fit them in many ways, and x at the start of a weak penalty tells little of which
+        is best: most of those that join would join in vain. Under a stronger penalty few do.
+        """
+        new, growing = self._choose()
+        if self._members.size + new.size > max(_OF_SAMPLES * self._problem.n_samples, _FEWEST):
+            self._strength = min(self._strength_of_rest() / _WEAKER, self._strength / _AT_LEAST)
+            if self._strength > 1.0 and self._go_by(self._strength):
+                return False
+        self._let_join(new, growing)
+        self._solve()
+        return True
+
+    def _strength_of_rest(self) -> float:
+        """Return how many times as strong a penalty must be for no other coordinate to join; 1 if that cannot be."""
+        outside = self._moving[~self._is_member[self._moving]]
+        l1 = self._problem.penalty.l1[outside]
+        if outside.size == 0 or not (self._problem.has_certificate and np.all(l1 > 0.0)):
+            return 1.0
+        return float(np.max(np.abs(self._gradient[outside]) / l1))
+
+    def _go_by(self, strength: float) -> bool:
+        """Solve for a penalty so many times as strong, roughly; return False if x was good enough already."""
+        problem, target, moved = self._problem, self._target, False
+        try:
+            self._change_to(problem.with_regularizer(problem.regularizer.scaled(strength)), target)
+            self._target = max(_ROUGHLY * self._gap.objective, target)
+            while self._gap.gap > self._target and (not moved or self._n_new > _FEW_NEW * self._members.size):
+                self._let_join(*self._choose())
+                self._solve()
+                self._look()
+                moved = True
+        finally:
+            self._change_to(problem, target)
+        return moved
+
+    def _change_to(self, problem: Problem, target: float) -> None:
+        """Go on with another regularizer, from here."""
+        recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
+        self._problem, self._target = problem, target
+        self._look(moved=False)
+
+    def _choose(self) -> tuple[Integers, bool]:
+        """Return the coordinates outside the working set that promise most, and whether others promise anything."""
         outside = ~self._is_member[self._moving]
         new, gains = self._moving[outside], self._gains[outside]
         n_nonzero = int(np.count_nonzero(self.x[self._members]))
         most = max(self._fewest, n_nonzero if n_nonzero < _FULL * self._members.size else _MORE * n_nonzero)
-        growing = new.size > most
-        if growing:
-            new = np.sort(new[np.argpartition(-gains, most)[:most]])
+        if new.size > most:
+            return np.sort(new[np.argpartition(-gains, most)[:most]]), True
+        return new, False
+
+    def _let_join(self, new: Integers, growing: bool) -> None:
+        """Let coordinates join the working set, and see whether its Gram matrix pays."""
         self._is_member[new] = True
         if new.size > 0 and self._on_path and not growing:
             new = np.concatenate([new, self._next_ones(_AHEAD - new.size)])
@@ -446,11 +377,6 @@ class _OnWorkingSet(Rounds):
         matrix = self._samples.model_matrix(self._members)
         self.n_steps += solve_on_gram(reg, after, g.copy(), matrix, enough, self._curved)
         return after
-
-
-def _is_smooth(reg: Separable) -> bool:
-    """Whether there is neither an L1 part nor a bound."""
-    return not (np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper)))
 
 
 @jit
