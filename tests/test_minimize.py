@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import surestep as ss
 from surestep import losses
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers import _columns, _gram, _on_working_set, _prices, _samples, _smooth
+from surestep.solvers import _columns, _gram, _on_gram, _on_working_set, _prices, _samples, _smooth
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures
 from surestep.solvers._on_working_set import OnWorkingSet
@@ -325,7 +325,7 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     """Whether a Gram matrix of those that move is never made, at some time, or after each look at all columns."""
     A, matrix, reg, r = model(seed, l1=l1)
     x, g = np.zeros(20), A.T @ r
-    _gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 1e-24, 100_000)
+    _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 1e-24, 100_000)
     np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-9)
     problem = ss.Problem(A, np.ones(30))
     y, rho = np.zeros(20), r.copy()
@@ -399,9 +399,9 @@ def test_sweeps_that_are_left_follow_from_their_pace():
 def test_a_jump_lowers_the_model_and_keeps_signs_and_bounds(seed, l1, n_updates):
     A, matrix, reg, r = model(seed, l1=l1)
     x, g = np.zeros(20), A.T @ r
-    _gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, n_updates)
+    _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, n_updates)
     before = x.copy()
-    _gram.jump(reg, x, g, matrix)
+    _on_gram.jump(reg, x, g, matrix, _on_gram.Factor())
     np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-8)
     assert value_of(A, reg, r + A @ x, x) <= value_of(A, reg, r + A @ before, before) + 1e-10
     assert np.all(x[before == 0.0] == 0.0)
@@ -412,30 +412,91 @@ def test_columns_that_depend_on_each_other_do_not_stop_a_jump():
     A, _, reg, r = model(0, l2=0.0)
     A[:, 1] = A[:, 0]
     x, g = np.ones(20), A.T @ (r + A @ np.ones(20))
-    _gram.jump(reg, x, g, A.T @ A)
+    _on_gram.jump(reg, x, g, A.T @ A, _on_gram.Factor())
     assert np.isfinite(x).all()
     assert value_of(A, reg, r + A @ x, x) < value_of(A, reg, r + A @ np.ones(20), np.ones(20))
 
 
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.sampled_from([0.3, 3.0]))
-def test_a_jump_goes_to_the_lowest_point_of_its_way(seed, l1):
+def test_a_jump_goes_down_its_way_until_it_rises(seed, l1):
     """The way: along the step of a direct solve, each coordinate until it is zero or at a bound."""
     A, matrix, reg, r = model(seed, l1=l1)
     x, g = np.zeros(20), A.T @ r
-    _gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, 30)
+    _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, 30)
     before = x.copy()
     free = np.flatnonzero((x != 0.0) & (x > reg.lower) & (x < reg.upper))
     sign, l2 = np.sign(x[free]), reg.l2[free]
     slope = g[free] + l2 * x[free] + l1 * sign
     step = np.linalg.solve(matrix[np.ix_(free, free)] + np.diag(l2), -slope)
     low, high = np.where(sign > 0, 0.0, reg.lower[free]), np.where(sign < 0, 0.0, reg.upper[free])
-    _gram.jump(reg, x, g, matrix)
-    reached = value_of(A, reg, r + A @ x, x)
-    for t in np.linspace(0.0, 3.0, 301):
+    _on_gram.jump(reg, x, g, matrix, _on_gram.Factor())
+
+    def value_at(t):
         y = before.copy()
         y[free] = np.clip(before[free] + t * step, low, high)
-        assert reached <= value_of(A, reg, r + A @ y, y) + 1e-7
+        return value_of(A, reg, r + A @ y, y)
+
+    reached, on_their_way = value_of(A, reg, r + A @ x, x), (x[free] > low) & (x[free] < high)
+    if not on_their_way.any():
+        assert reached == pytest.approx(value_at(math.inf), abs=1e-7)
+        return
+    far = np.flatnonzero(on_their_way)[np.argmax(abs(step[on_their_way]))]
+    end = (x[free] - before[free])[far] / step[far]
+    assert reached == pytest.approx(value_at(end), abs=1e-7)
+    assert all(reached <= value_at(t) + 1e-7 for t in np.linspace(0.0, end, 100))
+    assert reached <= value_at(end + 1e-5) + 1e-9
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=5), st.floats(0.0, 0.01))
+def test_a_factor_solves_for_coordinates_that_are_not_its_own(seed, changes, drift):
+    """Few or many of them, those of a matrix that has grown, and of one that has changed somewhat."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((200, 120))
+    is_there, factor = np.arange(120) < 60, _on_gram.Factor()
+    for n, n_members in zip(changes, itertools.chain([100], itertools.repeat(120)), strict=False):
+        A = A * (1.0 + drift * rng.standard_normal((200, 1)))
+        matrix = (A.T @ A)[:n_members, :n_members]
+        places = np.flatnonzero(is_there[:n_members])
+        block, right = matrix[np.ix_(places, places)], rng.standard_normal(places.size)
+        found = factor.solve(matrix, places, block, right)
+        np.testing.assert_allclose(block @ found, right, atol=2.0 * _on_gram._LEFT * np.max(abs(right)))
+        others = rng.choice(120, n, replace=False)
+        is_there[others] = ~is_there[others]
+
+
+def test_a_factor_of_few_others_is_not_made_again(monkeypatch):
+    made, dpotrf = [], _on_gram.lapack.dpotrf
+    monkeypatch.setattr(_on_gram.lapack, "dpotrf", lambda *args, **options: made.append(0) or dpotrf(*args, **options))
+    A = np.random.default_rng(0).standard_normal((200, 120))
+    matrix, factor = A.T @ A, _on_gram.Factor()
+    for places in (np.arange(100), np.arange(2, 102), np.arange(95), np.arange(40)):
+        right = np.ones(places.size)
+        found = factor.solve(matrix, places, matrix[np.ix_(places, places)], right)
+        np.testing.assert_allclose(matrix[np.ix_(places, places)] @ found, right, atol=1e-8)
+    assert len(made) == 2  # for the first, and for the last, which are too few
+
+
+def test_a_matrix_that_is_not_positive_has_no_factor():
+    factor, places = _on_gram.Factor(), np.arange(3)
+    assert factor.solve(-np.eye(3), places, -np.eye(3), np.ones(3)) is None
+    np.testing.assert_allclose(factor.solve(np.eye(3), places, np.eye(3), np.ones(3)), np.ones(3))
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0]), st.integers(1, 60))
+def test_jumps_with_and_without_a_factor_are_the_same(seed, l1, n_updates):
+    A, matrix, reg, r = model(seed, l1=l1)
+    x, g = np.zeros(20), A.T @ r
+    _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, n_updates)
+    y, h = x.copy(), g.copy()
+    _on_gram.jump(reg, x, g, matrix, _on_gram.Factor())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_on_gram, "_FEWEST_KEPT", 0)
+        _on_gram.jump(reg, y, h, matrix, _on_gram.Factor())
+    np.testing.assert_allclose(y, x, atol=1e-7)
+    np.testing.assert_allclose(h, g, atol=1e-7)
 
 
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from surestep._jit import jit
 from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Orthant, Products, block_of, orthant_of, solve_on_gram
+from surestep.solvers._gram import Gram, Products, block_of
+from surestep.solvers._on_gram import Orthant, orthant_of, solve_on_gram
 from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
 from surestep.solvers._steps import gain_of

@@ -1,33 +1,18 @@
-"""Quadratic models on a working set W with all their gradient entries kept exact, by the Gram matrix of W.
-
-    q(x) = <g, x - x0> + (x - x0)^T G (x - x0) / 2 + psi(x),     G = A_W^T diag(d) A_W
-
-A step on coordinate k adds a multiple of row k of G to the gradient: |W| contiguous numbers, whatever the length of the
-column. New members of W extend G; no product is computed twice.
-"""
+"""Gram matrices of a working set W: G = A_W^T diag(d) A_W. New members of W extend G; no product is computed twice."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import VECTORIZE, jit
+from surestep._jit import jit
 from surestep.lines import Dense, Lines, WithIntercept, dot, entry, n_entries
-from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._steps import gain_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-# Coordinates whose step gains at least this part of the most that one can gain are stepped on in one sweep.
-_NEARLY_BEST = 0.1
-
-# Direct solves for a model, at most; updates before each, at least; and its ridge, as a part of the diagonal.
-_JUMPS, _FEWEST_UPDATES, _RIDGE = 200, 50, 1e-10
 
 # Samples that a product of dense columns takes at a time, at least; entries that stay in the cache.
 _FEWEST_SAMPLES, CACHED = 256, 2**18
@@ -120,40 +105,6 @@ def _add_by_columns(columns: Any, members: Integers, weights: Array, first: int,
             scaled[i] = weights[i] * value
         for q in range(p + 1):
             lines[p - first, q] += dot(columns, members[q], scaled)
-
-
-class Orthant(NamedTuple):
-    """Where the penalty is smooth around x: coordinates neither at zero nor at a bound, from end to end of their side.
-
-    ``slope`` is the derivative of the penalty at x.
-    """
-
-    places: Integers
-    x: Array
-    low: Array
-    high: Array
-    slope: Array
-    l2: Array
-
-
-@jit
-def orthant_of(reg: Any, x: Array) -> Orthant:
-    """Return the one around x."""
-    places, n = np.empty(x.size, np.int64), 0
-    for j in range(x.size):
-        if x[j] != 0.0 and reg.lower[j] < x[j] < reg.upper[j]:
-            places[n] = j
-            n += 1
-    here, low, high, slope, l2 = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for t in range(n):
-        j = places[t]
-        here[t], low[t], high[t], l2[t], l1 = x[j], reg.lower[j], reg.upper[j], reg.l2[j], reg.l1[j]
-        slope[t] = l2[t] * here[t] + (l1 if here[t] > 0.0 else -l1)
-        if l1 > 0.0 and here[t] > 0.0:
-            low[t] = max(low[t], 0.0)
-        elif l1 > 0.0:
-            high[t] = min(high[t], 0.0)
-    return Orthant(places[:n], here, low, high, slope, l2)
 
 
 class Source(Protocol):
@@ -334,55 +285,6 @@ def mirror(matrix: Array) -> None:
 
 
 @jit
-def _gains(reg: Any, x: Array, g: Array, curvature: Array, by_slope: bool, out: Array) -> float:
-    """See `gain_of`; return the largest."""
-    largest = 0.0
-    for k in range(x.size):
-        change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
-        out[k] = gain_of(reg, k, x[k], g[k], curvature[k], change, by_slope)
-    for k in range(x.size):
-        largest = max(largest, out[k])
-    return largest
-
-
-@jit(fastmath=VECTORIZE)
-def _add_line(g: Array, change: float, line: Array) -> None:
-    for k in range(g.size):
-        g[k] += change * line[k]
-
-
-@jit
-def descend_on_gram(
-    reg: Any,
-    x: Array,
-    g: Array,
-    curvature: Array,
-    matrix: Array,
-    enough: float,
-    n_updates: int,
-    by_slope: bool = False,
-) -> int:
-    """Step on the coordinates that gain most until none gains more than ``enough``, or after a number of updates.
-
-    Sweep by sweep: all gains are computed, and those that come near the largest are stepped on in turn, if it still
-    pays then. That takes hardly more updates than always taking the best, and a look at all coordinates only once a
-    sweep. Returns the number of updates.
-    """
-    done, gains = 0, np.empty_like(x)
-    while True:
-        floor = _NEARLY_BEST * _gains(reg, x, g, curvature, by_slope, gains)
-        if floor <= _NEARLY_BEST * enough or done >= n_updates:
-            return done
-        for k in range(x.size):
-            if gains[k] >= floor:
-                change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
-                if gain_of(reg, k, x[k], g[k], curvature[k], change, by_slope) >= floor * _NEARLY_BEST:
-                    x[k] += change
-                    _add_line(g, change, matrix[k])
-                    done += 1
-
-
-@jit
 def block_of(matrix: Array, places: Integers) -> Array:
     """Rows and columns of a matrix at some places."""
     block = np.empty((places.size, places.size))
@@ -391,107 +293,3 @@ def block_of(matrix: Array, places: Integers) -> Array:
         for q in range(places.size):
             block[p, q] = line[places[q]]
     return block
-
-
-@jit
-def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
-    """Return where <c, v> + v^T H v / 2 is lowest on the way of a step; a coordinate that reaches its end stays there.
-
-    The way is a chain of straight pieces, and v^T H v a parabola on each: a coordinate that stops takes its row of H
-    out of the direction.
-    """
-    at, low, high = orthant.x, orthant.low, orthant.high
-    n, times, direction, image, slopes, now = at.size, np.empty(at.size), step.copy(), np.zeros(at.size), c.copy(), 0.0
-    for k in range(n):
-        times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k] if step[k] != 0.0 else math.inf
-        _add_line(image, step[k], block[k])
-    for _ in range(n + 1):
-        slope = curvature = 0.0
-        first = -1
-        for k in range(n):
-            slope += slopes[k] * direction[k]
-            curvature += image[k] * direction[k]
-            if direction[k] != 0.0 and (first < 0 or times[k] < times[first]):
-                first = k
-        until = times[first] if first >= 0 else math.inf
-        lowest = now - slope / curvature if curvature > 0.0 else math.inf
-        if slope >= 0.0 or lowest <= until or until == math.inf:
-            now = lowest if slope < 0.0 and lowest < math.inf else now
-            break
-        _add_line(slopes, until - now, image)
-        now = until
-        _add_line(image, -step[first], block[first])
-        direction[first] = 0.0
-    out = np.empty(n)
-    for k in range(n):
-        end = high[k] if step[k] > 0.0 else low[k]
-        out[k] = end if times[k] <= now else min(max(at[k] + now * step[k], low[k]), high[k])
-    return out
-
-
-@jit
-def _solved(block: Array, right: Array) -> Array:
-    """Solve H v = right; not a number where H is not positive."""
-    n, v = right.size, right.copy()
-    try:
-        factor = np.linalg.cholesky(block.T)  # by columns, as LAPACK has it: H is its own transpose
-    except Exception:
-        v[:] = math.nan
-        return v
-    for j in range(n):
-        v[j] /= factor[j, j]
-        for k in range(j + 1, n):
-            v[k] -= v[j] * factor[k, j]
-    for back in range(1, n + 1):
-        j = n - back
-        for k in range(j + 1, n):
-            v[j] -= factor[k, j] * v[k]
-        v[j] /= factor[j, j]
-    return v
-
-
-@jit
-def jump(reg: Any, x: Array, g: Array, matrix: Array) -> None:
-    """Go towards the minimiser over the coordinates that are not zero by a direct solve, as if signs were given.
-
-    Coordinates that would change their sign or leave their bounds on the way stop at zero, or at the bound; it ends
-    where the model is lowest. Nothing happens where the columns have no entries.
-    """
-    orthant = orthant_of(reg, x)
-    places, n = orthant.places, orthant.x.size
-    block, c, minus, diagonal = block_of(matrix, places), np.empty(n), np.empty(n), np.empty(n)
-    for k in range(n):
-        c[k] = g[places[k]] + orthant.slope[k]
-        minus[k], diagonal[k] = -c[k], block[k, k] + orthant.l2[k]
-        # Columns that depend on each other let a coordinate grow until others stop: a way down like any other.
-        block[k, k] = diagonal[k] * (1.0 + _RIDGE)
-    step = _solved(block, minus)
-    for k in range(n):
-        if not math.isfinite(step[k]):
-            return
-        block[k, k] = diagonal[k]
-    after = _follow(orthant, block, c, step)
-    for k in range(n):
-        if after[k] != orthant.x[k]:
-            _add_line(g, after[k] - orthant.x[k], matrix[places[k]])
-            x[places[k]] = after[k]
-
-
-def solve_on_gram(reg: Separable, x: Array, g: Array, matrix: Array, enough: float, by_slope: bool = False) -> int:
-    """Minimise the model until no coordinate gains more than ``enough``; x and its gradient g are changed in place.
-
-    What a step gains is told by its curvature or ``by_slope``, see `gain_of`.
-
-    By updates, as many as take the time of a direct solve, then the direct solve; again and again. Returns the number
-    of updates.
-    """
-    curvature = np.maximum(np.diagonal(matrix) + reg.l2, np.finfo(float).tiny)
-    n_steps = 0
-    for _ in range(_JUMPS):
-        n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
-        done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
-        n_steps += done
-        if done < n_updates:
-            break
-        jump(reg, x, g, matrix)
-    return n_steps

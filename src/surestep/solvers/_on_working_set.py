@@ -13,8 +13,8 @@ from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._gram import solve_on_gram
 from surestep.solvers._look import gains_of, recertify, survey, uncertified
+from surestep.solvers._on_gram import Factor, solve_on_gram
 from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
 from surestep.solvers._samples import Samples
@@ -90,7 +90,7 @@ class OnWorkingSet(Rounds):
             self._few_dense = problem.n_features <= min(problem.n_samples, _FEW_DENSE)
             by_look = min(_FEWEST, n_in_the_time_of_a_look(problem.n_samples, problem.n_features))
             self._fewest = problem.n_features if samples.is_dear() else by_look
-        self._caution, self._looks, self._strength = 1.0, _LOOKS, math.inf
+        self._caution, self._looks, self._strength, self._factor = 1.0, _LOOKS, math.inf, Factor()
         self._by_gram, self._growing, self._n_new, self._n_priced, self._on_path = True, False, 0, 0, False
         # For a quadratic loss: its mean, and the largest sum_j |x_j| norms_j so far. Where a solve by the Gram matrix
         # ended is known without the data: the gradient on W, and the square of what r travelled, or more. What members
@@ -304,7 +304,7 @@ class OnWorkingSet(Rounds):
             self._samples.add(members, after - x)
             return after
         after, g, matrix = x.copy(), before.copy(), self._samples.matrix(members)
-        self.n_steps += solve_on_gram(reg, after, g, matrix, enough)
+        self.n_steps += solve_on_gram(reg, after, g, matrix, enough, factor=self._factor)
         norms = problem.norms[members]
         self._farthest = max(self._farthest, float(np.maximum(np.abs(x), np.abs(after)) @ norms))
         size = max(problem.objective_at_zero, self._farthest**2)  # entries of G times those of x, whose ulp are lost
@@ -375,7 +375,7 @@ class OnWorkingSet(Rounds):
             return after
         after = x.copy()
         matrix = self._samples.model_matrix(self._members)
-        self.n_steps += solve_on_gram(reg, after, g.copy(), matrix, enough, self._curved)
+        self.n_steps += solve_on_gram(reg, after, g.copy(), matrix, enough, self._curved, self._factor)
         return after
 
 
