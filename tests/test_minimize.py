@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import math
 
@@ -17,6 +18,7 @@ import surestep as ss
 from surestep import losses
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers import _columns, _gram, _on_gram, _on_working_set, _prices, _samples, _smooth
+from surestep.solvers._everywhere import Everywhere
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures
 from surestep.solvers._on_working_set import OnWorkingSet
@@ -670,8 +672,51 @@ def test_conjugate_gradients_are_left_when_they_have_taken_the_time_of_a_matrix(
     for _ in range(30):
         newton.step(c, lambda: 0.1)
     assert newton.way == ("features" if shape[0] > shape[1] else "samples")
-    assert newton.n_products == 60  # two a step of conjugate gradients
+    assert newton.n_products == 30
     assert ss.minimize(problem, tol=1e-10).status is ss.Status.CONVERGED
+
+
+@pytest.mark.parametrize("by", ["rows", "columns"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_products_with_the_hessian_are_the_same_by_rows_and_by_columns(sparse, fit_intercept, by):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((30, 12)) * (rng.random((30, 12)) < 0.5)
+    if sparse:
+        X = scipy.sparse.csr_array(A) if by == "rows" else scipy.sparse.csc_array(A)
+    else:
+        X = np.ascontiguousarray(A) if by == "rows" else np.asfortranarray(A)
+    problem = ss.Problem(X, rng.choice([-1.0, 1.0], 30), "logistic", ss.L2(0.1), fit_intercept=fit_intercept)
+    assert problem.design.has_rows == (by == "rows")
+    samples, v = LocalSamples(problem), rng.standard_normal(problem.n_coordinates)
+    samples.bend(1e-6)
+    A = np.hstack([A, np.ones((30, 1))]) if fit_intercept else A
+    np.testing.assert_allclose(samples.curved(v), A.T @ (samples._weights * (A @ v)), rtol=1e-12)
+
+
+def test_conjugate_gradients_go_on_where_the_end_is_near(monkeypatch):
+    """After the time of a matrix, if the rest should take much less; but not for ever."""
+    monkeypatch.setattr(LocalSamples, "prices", lambda *_: (1.0, 30.0))
+    problem = lasso(n=40, d=10).with_regularizer(ss.L2(0.1))
+    newton = _smooth.Newton(problem, LocalSamples(problem), from_zero=False)
+    newton._rent = 30.0
+    assert newton.way == "features"
+    newton.n_expected = 5.0
+    assert newton.way == "conjugate gradients"
+    newton.n_expected = 20.0
+    assert newton.way == "features"
+    newton.n_expected, newton._rent = 5.0, 61.0
+    assert newton.way == "features"
+
+
+def test_what_is_expected_follows_from_the_pace():
+    problem = lasso(n=40, d=10, loss="logistic").with_regularizer(ss.L2(0.1))
+    method = Everywhere(problem, np.zeros(10), 1e-6, LocalSamples(problem))
+    assert method._n_expected() == math.inf
+    method._last, method._gap = (8, 1e-1), dataclasses.replace(method._gap, gap=1e-3)
+    assert method._n_expected() == pytest.approx(12.0)  # 8 for two powers of ten, and three are left
+    method._last = (8, 1e-4)
+    assert method._n_expected() == math.inf
 
 
 def test_separable_data_and_no_penalty():

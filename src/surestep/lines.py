@@ -277,6 +277,19 @@ def product(lines: Any, x: Any, out: Any) -> None:
 
 
 @jit
+def curved_product(lines: Any, weights: Any, v: Any, shift: float, out: Any) -> float:
+    """Combine the lines, each read once: out = sum_i t_i a_i, t_i = weights_i (<a_i, v> + shift). Return sum_i t_i."""
+    out[:] = 0.0
+    total = 0.0
+    for i in range(n_lines(lines)):
+        t = weights[i] * (dot(lines, i, v) + shift)
+        total += t
+        if t != 0.0:
+            add(lines, i, t, out)
+    return total
+
+
+@jit
 def squared_norms(lines: Any, weights: Any, out: Any) -> None:
     """Weighted squared norms of all lines: out_j = sum_i weights_i a_ij^2."""
     alike = _are_alike(weights)

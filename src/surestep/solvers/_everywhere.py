@@ -39,11 +39,13 @@ class Everywhere(Rounds):
         self._dual_gap = math.inf
         # The last step by a matrix, which learns from it: where it began, with what gradient.
         self._began: tuple[Array, Array] | None = None
+        # Products with the Hessian for the last step, and the gap before it.
+        self._last = 0, math.inf
         self._begin(problem, target, moved=True)
 
     def take_up(self, problem: Problem, target: float) -> None:
         self._newton.take_up(problem)
-        self._dual_gap = math.inf
+        self._dual_gap, self._last = math.inf, (0, math.inf)
         self._begin(problem, target, moved=False)
 
     def _working_set(self) -> tuple[int, bool]:
@@ -83,6 +85,7 @@ class Everywhere(Rounds):
     def _go(self) -> bool:
         """Do a step of Newton's method; many at once, where that can be done over the samples."""
         newton, x, samples = self._newton, self.x, self._samples
+        newton.n_expected = self._n_expected()
         if newton.n_sweeps > 0.0:
             self._descend_on_the_dual()
             return True
@@ -109,7 +112,8 @@ class Everywhere(Rounds):
         c = self._gradient + l2 * x
         n_before = newton.n_products
         step = newton.step(c, self._accuracy)
-        self._n_read += (newton.n_products - n_before) * self._n_entries
+        self._last = newton.n_products - n_before, self._gap.gap
+        self._n_read += 2 * self._last[0] * self._n_entries
         self.n_steps += 1
         samples.aim(self._all, step)
         t = self._step_along(float(self._gradient @ step), float(l2 @ (step * (x + 0.5 * step))))
@@ -117,6 +121,13 @@ class Everywhere(Rounds):
         samples.go(t)
         if t < _SHORT:
             newton.buy()
+
+    def _n_expected(self) -> float:
+        """Products with the Hessian until the gap is at its target, at the pace of the last step."""
+        (n, before), now = self._last, self._gap.gap
+        if not (n > 0 and 0.0 < self._target < now < before < math.inf):
+            return math.inf
+        return n * math.log(now / self._target) / math.log(before / now)
 
     def _accuracy(self) -> float:
         """Good enough to converge superlinearly, and no better than the target asks for: the gap is the square of c."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._intercept import shift_sums
-from surestep.lines import Lines, products_and_norms
+from surestep.lines import Lines, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Copy, combine, descend_by_columns, dots
@@ -323,7 +323,17 @@ class LocalSamples(AbstractContextManager[Samples]):
         return self._problem.squared_norms(self._weights)
 
     def curved(self, v: Array) -> Array:
-        return self._problem.transposed_times(self._weights * self._problem.predictor(v))
+        problem = self._problem
+        if not problem.design.has_rows:
+            return problem.transposed_times(self._weights * problem.predictor(v))
+        # A row that has just been read is read again at once: half the way to memory.
+        out = np.empty(problem.n_coordinates)
+        shift = float(v[-1]) if problem.fit_intercept else 0.0
+        d = problem.n_features
+        total = curved_product(problem.design.rows, self._weights, v[:d], shift, out[:d])
+        if problem.fit_intercept:
+            out[-1] = total
+        return out
 
     def pays(self, members: Integers, growing: bool) -> bool:
         if self._curved and self._is_sampled(members.size):

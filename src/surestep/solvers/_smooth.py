@@ -31,6 +31,9 @@ _MOST_DIRECT = 4000
 # Steps of conjugate gradients for a Newton step, at most; and so few that a matrix of their price is made at once.
 _MOST_ITERATIONS, _FEWEST_ITERATIONS = 500, 20
 
+# Times that what is expected to be the rest of them may be more.
+_SPARE = 2.0
+
 # What Newton's method is expected to take, for a quadratic loss and for others (measured): matrices or factors; or
 # products, so many times a power of the mean c_i of `_dual`, which is large for weak penalties; and nanoseconds for
 # each sample besides.
@@ -68,7 +71,8 @@ class Newton:
     """Newton steps of one problem; what does not change from step to step is computed once.
 
     ``is_fresh``: no steps over the samples were done yet for this regularizer. ``n_sweeps``: those of dual coordinate
-    descent that may go before.
+    descent that may go before. ``n_expected``: products with the Hessian until the target is reached, as far as one can
+    tell.
     """
 
     def __init__(self, problem: Problem, samples: Samples, from_zero: bool) -> None:
@@ -78,7 +82,7 @@ class Newton:
 
     def take_up(self, problem: Problem) -> None:
         """Go on with a problem that differs in its regularizer."""
-        self._problem, samples, self.is_fresh = problem, self._samples, True
+        self._problem, samples, self.is_fresh, self.n_expected = problem, self._samples, True, math.inf
         n, d, l2 = problem.n_samples, problem.n_coordinates, problem.penalty.l2
         self._penalised = l2 > 0.0
         if d <= min(n, _MOST_DIRECT):
@@ -109,9 +113,18 @@ class Newton:
     @property
     def way(self) -> str:
         """How the next step is found: "conjugate gradients", or directly over the "features" or "samples"."""
-        # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
-        is_bought = self._rent >= self._of_matrix or self._of_matrix < _FEWEST_ITERATIONS * self._of_product
+        is_bought = self._left <= 0.0 or self._of_matrix < _FEWEST_ITERATIONS * self._of_product
         return self._matrix if self._matrix and is_bought else "conjugate gradients"
+
+    @property
+    def _left(self) -> float:
+        """Nanoseconds that conjugate gradients may take from now on.
+
+        Pay rent until it has come to the price: whatever is to follow, that is at most twice the best. Some more, where
+        it should soon be over.
+        """
+        left, more = self._of_matrix - self._rent, _SPARE * self.n_expected * self._of_product
+        return max(left, more) if more < self._of_matrix and left > -self._of_matrix else left
 
     def buy(self) -> None:
         """Do without conjugate gradients from now on, if that is possible: they do not get anywhere."""
@@ -140,13 +153,13 @@ class Newton:
         inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0)
 
         def times(v: Array) -> Array:
-            self.n_products += 2
+            self.n_products += 1
             self._rent += self._of_product
             return self._samples.curved(v) + l2 * v
 
         most = _MOST_ITERATIONS
         if self._matrix:
-            most = min(most, math.ceil((self._of_matrix - self._rent) / self._of_product))
+            most = min(most, math.ceil(self._left / self._of_product))
         return conjugate_gradients(times, -c, inverse, accuracy, most)
 
 
