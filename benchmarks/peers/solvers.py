@@ -135,12 +135,12 @@ def sklearn_descent(selection):
 
 
 for selection in ("cyclic", "random"):
-    solver(f"sklearn {selection}", "scikit-learn", ("lasso", "elastic_net"), "columns", tolerances(-2, -13))(
+    solver(f"sklearn {selection}", "scikit-learn", ("lasso", "elastic_net"), "columns", tolerances(-1, -13))(
         sklearn_descent(selection)
     )
 
 
-@solver("sklearn path", "scikit-learn", ("lasso_path",), "columns", tolerances(-2, -12))
+@solver("sklearn path", "scikit-learn", ("lasso_path",), "columns", tolerances(-1, -12))
 def sklearn_path(X, y, task, alphas, tol):
     from sklearn.linear_model import lasso_path
 
@@ -216,7 +216,7 @@ solver(
 # --- celer and skglm
 
 
-@solver("celer", "celer", ("lasso", "elastic_net", "logistic_l1"), "columns", tolerances(-2, -13))
+@solver("celer", "celer", ("lasso", "elastic_net", "logistic_l1"), "columns", tolerances(-1, -13))
 def celer(X, y, task, alpha, tol):
     from celer import ElasticNet, Lasso, LogisticRegression
 
@@ -229,7 +229,7 @@ def celer(X, y, task, alpha, tol):
     return LogisticRegression(C=1.0 / (alpha * y.size), **options).fit(X, y).coef_[0]
 
 
-@solver("celer path", "celer", ("lasso_path",), "columns", tolerances(-2, -12))
+@solver("celer path", "celer", ("lasso_path",), "columns", tolerances(-1, -12))
 def celer_path(X, y, task, alphas, tol):
     from celer import celer_path
 
@@ -320,7 +320,7 @@ solver("snapml dual", "snapml", ("logistic_l2", "squared_hinge_l2", "ridge"), "r
 ADELIE = ("lasso", "elastic_net", "ridge", "logistic_l1", "logistic_l2", "lasso_path")
 
 
-@solver("adelie", "adelie", ADELIE, "adelie", tolerances(-3, -16))
+@solver("adelie", "adelie", ADELIE, "adelie", tolerances(-1, -16))
 def adelie(X, y, task, alpha, tol):
     import adelie
 
@@ -344,7 +344,7 @@ def adelie(X, y, task, alpha, tol):
 # --- cyanure
 
 
-@solver("cyanure", "cyanure", (*L1_TASKS, *L2_TASKS), "rows", tolerances(-2, -11))
+@solver("cyanure", "cyanure", (*L1_TASKS, *L2_TASKS), "rows", tolerances(-1, -11))
 def cyanure(X, y, task, alpha, tol):
     from cyanure.estimators import Classifier, Regression
 
@@ -387,7 +387,7 @@ def lightning(X, y, task, alpha, tol):
 # --- glmnet: its Fortran of old, through python-glmnet
 
 
-@solver("glmnet", "python-glmnet", ADELIE, "columns", tolerances(-4, -20))
+@solver("glmnet", "python-glmnet", ADELIE, "columns", tolerances(-1, -20))
 def glmnet(X, y, task, alpha, tol):
     from glmnet import ElasticNet, LogitNet
 
