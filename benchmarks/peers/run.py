@@ -182,7 +182,7 @@ class Bench:
                     limit = 2.0 * cap + self.seconds_to_lay_out if level == 0 else 1.5 * cap + 5.0
                     answer = self.workers.ask(solver.package, limit, **order)
                     value, seconds = np.atleast_1d(answer["objective"]), answer["seconds"]
-                    best, bound = np.minimum(best, value), np.maximum(bound, answer["bound"])
+                    best, bound = np.fmin(best, value), np.fmax(bound, answer["bound"])  # one that is NaN is no best
                     # Past 1e-9 ours goes on, uncounted: its bound serves all, but more runs would be more luck.
                     if not finished:
                         runs[name].append((seconds, value))
@@ -206,7 +206,7 @@ class Bench:
                 fraction,
                 name,
                 *(min((s for s, e in found if e <= target), default=math.nan) for target in TARGETS),
-                reached=min((e for _, e in found), default=math.nan),
+                reached=min((e for _, e in found if not math.isnan(e)), default=math.nan),
                 certified=certified,
                 gradient=self.gradient(task),
                 note=notes[name],
