@@ -370,6 +370,7 @@ class OnWorkingSet(Rounds):
     def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
         if not self._by_gram:
+            self._factor = Factor()  # as large as the Gram matrix, which makes room as well
             after, n_steps = self._samples.descend(reg, self._members, x, enough, max_sweeps)
             self.n_steps += n_steps
             return after
