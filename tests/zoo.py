@@ -215,3 +215,11 @@ def _dense(problem):
         X = columns.values.T
     X = X.astype(np.float64)
     return np.column_stack([X, np.ones(problem.n_samples)]) if problem.fit_intercept else X
+
+
+def design(seed, n, d, sparse, intercept):
+    """A random matrix, with ones for the intercept, and a problem with these data."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
+    problem = Problem(scipy.sparse.csc_array(X) if sparse else X, np.ones(n), fit_intercept=intercept)
+    return (np.column_stack([X, np.ones(n)]) if intercept else X), problem

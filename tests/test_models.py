@@ -1,0 +1,262 @@
+"""What minimises quadratic models: Gram matrices, descent, direct solves and their factors, copies of columns."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import surestep as ss
+from surestep.regularizers import Separable
+from surestep.solvers import _columns, _gram, _on_gram
+from surestep.solvers._gram import Gram, Products
+from zoo import design
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 10_000),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    st.sampled_from([1, 5, 17]),
+    st.sampled_from([0, 3, 8]),
+    st.sampled_from([0, 60, 1000]),
+)
+def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n_rows, n_few, n_kept):
+    """Some rows at a time, few new columns one by one; rows of W are gathered anew, kept for a while, or for good."""
+    A, problem = design(seed, 17, 24, sparse, intercept)
+    rng = np.random.default_rng(seed)
+    members = rng.permutation(A.shape[1])[: sum(sizes)]
+    weights = rng.random(17)
+    gram = Gram(Products(problem.columns, 17, weights, n_kept))
+    for begin, size in zip(itertools.accumulate([0, *sizes]), sizes, strict=False):
+        # Few weights change, or all, before some join: G is brought up to date, or computed anew.
+        changed = rng.permutation(17)[: rng.choice([0, 3, 17])]
+        weights[changed] = rng.random(changed.size)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_gram, "_FEWEST_ROWS", n_rows)
+            patch.setattr(_gram, "_FEW", n_few)
+            matrix, chosen = gram.of(members[: begin + size]), A[:, members[: begin + size]]
+        np.testing.assert_allclose(matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
+        np.testing.assert_array_equal(matrix, matrix.T)
+
+
+@pytest.mark.parametrize("weights", [np.full(30, 0.5), np.linspace(0.1, 1.0, 30)], ids=["alike", "uneven"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_gram_matrix_of_all_dense_columns(weights, order):
+    A, problem = design(0, 30, 12, False, False)
+    members = np.arange(12)[::order]
+    matrix = Gram(Products(problem.columns, 30, weights)).of(members)
+    np.testing.assert_allclose(matrix, (A.T @ (weights[:, None] * A))[::order, ::order], atol=1e-13)
+
+
+def test_gram_products_of_some_lines_at_a_time(monkeypatch):
+    A, problem = design(3, 400, 20, True, False)
+    monkeypatch.setattr(_gram, "CACHED", 50)
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(A, axis=1))]).astype(np.uint64)
+    rows = _gram.Rows(starts, starts[:-1], np.nonzero(A)[1].astype(np.uint32), A[A != 0.0])
+    for kernel in (_gram._add_products, getattr(_gram._add_products, "py_func", _gram._add_products)):
+        matrix = np.zeros((20, 20))
+        kernel(rows, problem.weights, 0, matrix)
+        np.testing.assert_allclose(np.tril(matrix), np.tril(A.T @ A / 400), atol=1e-13)
+
+
+def model(seed, n=20, l1=0.3, l2=0.1):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((30, n))
+    reg = Separable(np.full(n, l1), np.full(n, l2), np.full(n, -0.5), np.full(n, np.inf))
+    return A, A.T @ A, reg, rng.standard_normal(30) * 3
+
+
+def model_on_its_way(seed, l1, n_updates):
+    """A model, with x and the gradient after some updates."""
+    A, matrix, reg, r = model(seed, l1=l1)
+    x, g = np.zeros(20), A.T @ r
+    _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 0.0, n_updates)
+    return A, matrix, reg, r, x, g
+
+
+def value_of(A, reg, rho, x):
+    return rho @ rho / 2 + reg.l1 @ abs(x) + reg.l2 @ x**2 / 2
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0, 20.0]), st.sampled_from([-math.inf, 0.0, math.inf]))
+def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent):
+    """Whether a Gram matrix of those that move is never made, at some time, or after each look at all columns."""
+    A, matrix, reg, r = model(seed, l1=l1)
+    x, g = np.zeros(20), A.T @ r
+    _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 1e-24, 100_000)
+    np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-9)
+    problem = ss.Problem(A, np.ones(30))
+    y, rho = np.zeros(20), r.copy()
+    rng = np.random.default_rng(0)
+    n_steps, _, spent = _columns.descend_by_columns(
+        _columns.Copy(problem.columns, A.size),
+        reg,
+        np.arange(20),
+        np.full(30, 20.0),
+        np.ones(30),
+        y,
+        rho,
+        1e-24,
+        rng,
+        5_000,
+        rent,
+    )
+    assert n_steps < 5_000 * 20
+    assert spent > 0.0
+    np.testing.assert_allclose(rho, r + A @ y, atol=1e-9)
+    np.testing.assert_allclose(x, y, atol=1e-8)
+
+
+def test_orders_of_a_sweep_are_equally_likely():
+    state, found = np.array([1], np.uint64), collections.Counter()
+    for _ in range(6000):
+        found[tuple(_columns._shuffled(np.arange(3), state))] += 1
+    assert len(found) == 6
+    assert scipy.stats.chisquare(list(found.values())).pvalue > 1e-3
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.integers(1, 2**63))
+def test_an_order_has_every_place_once_and_keeps_neighbours_together(n, seed):
+    places, state = 3 * np.arange(n), np.array([seed], np.uint64)
+    order = _columns._shuffled(places, state)
+    np.testing.assert_array_equal(np.sort(order), places)
+    size = max(1, min(8, n // 500))
+    assert np.count_nonzero(np.diff(order) != 3) <= n // size + 1  # groups, and perhaps a short one at either end
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_copy_of_columns_grows_and_follows_the_weights(sparse, intercept):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 20)) * (rng.random((30, 20)) < 0.4)
+    problem = ss.Problem(scipy.sparse.csc_array(A) if sparse else A, np.ones(30), fit_intercept=intercept)
+    whole = np.column_stack([A, np.ones(30)]) if intercept else A
+    members = rng.permutation(whole.shape[1])
+    copy = _columns.Copy(problem.columns, whole.size)
+    weights = np.ones(30)
+    for n, change in ((5, False), (5, True), (9, False), (9, False), (members.size, True)):
+        weights = rng.random(30) if change else weights
+        lines, squares = copy.of(members[:n], weights)
+        expected = np.sqrt(weights)[:, None] * whole[:, members[:n]]
+        found = np.empty((n, 30))
+        for i in range(30):
+            _columns.dots(lines, np.arange(n), np.eye(30)[i], found[:, i])
+        np.testing.assert_allclose(found.T, expected)
+        np.testing.assert_allclose(squares, np.sum(expected**2, axis=0))
+
+
+def test_sweeps_that_are_left_follow_from_their_pace():
+    gains = [math.inf] * 5 + [10.0**-k for k in range(8)]
+    assert _columns._n_sweeps_left(gains, 1e-10) == pytest.approx(3.0)
+    assert _columns._n_sweeps_left([*gains, 1.0], 1e-10) == math.inf
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0]), st.integers(1, 60))
+def test_a_jump_lowers_the_model_and_keeps_signs_and_bounds(seed, l1, n_updates):
+    A, matrix, reg, r, x, g = model_on_its_way(seed, l1, n_updates)
+    before = x.copy()
+    _on_gram.jump(reg, x, g, matrix, _on_gram.Factor())
+    np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-8)
+    assert value_of(A, reg, r + A @ x, x) <= value_of(A, reg, r + A @ before, before) + 1e-10
+    assert np.all(x[before == 0.0] == 0.0)
+    assert np.all((x >= reg.lower) & ((x * before >= 0.0) | (l1 == 0.0)))
+
+
+def test_columns_that_depend_on_each_other_do_not_stop_a_jump():
+    A, _, reg, r = model(0, l2=0.0)
+    A[:, 1] = A[:, 0]
+    x, g = np.ones(20), A.T @ (r + A @ np.ones(20))
+    _on_gram.jump(reg, x, g, A.T @ A, _on_gram.Factor())
+    assert np.isfinite(x).all()
+    assert value_of(A, reg, r + A @ x, x) < value_of(A, reg, r + A @ np.ones(20), np.ones(20))
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.sampled_from([0.3, 3.0]))
+def test_a_jump_goes_down_its_way_until_it_rises(seed, l1):
+    """The way: along the step of a direct solve, each coordinate until it is zero or at a bound."""
+    A, matrix, reg, r, x, g = model_on_its_way(seed, l1, 30)
+    before = x.copy()
+    free = np.flatnonzero((x != 0.0) & (x > reg.lower) & (x < reg.upper))
+    sign, l2 = np.sign(x[free]), reg.l2[free]
+    slope = g[free] + l2 * x[free] + l1 * sign
+    step = np.linalg.solve(matrix[np.ix_(free, free)] + np.diag(l2), -slope)
+    low, high = np.where(sign > 0, 0.0, reg.lower[free]), np.where(sign < 0, 0.0, reg.upper[free])
+    _on_gram.jump(reg, x, g, matrix, _on_gram.Factor())
+
+    def value_at(t):
+        y = before.copy()
+        y[free] = np.clip(before[free] + t * step, low, high)
+        return value_of(A, reg, r + A @ y, y)
+
+    reached, on_their_way = value_of(A, reg, r + A @ x, x), (x[free] > low) & (x[free] < high)
+    if not on_their_way.any():
+        assert reached == pytest.approx(value_at(math.inf), abs=1e-7)
+        return
+    far = np.flatnonzero(on_their_way)[np.argmax(abs(step[on_their_way]))]
+    end = (x[free] - before[free])[far] / step[far]
+    assert reached == pytest.approx(value_at(end), abs=1e-7)
+    assert all(reached <= value_at(t) + 1e-7 for t in np.linspace(0.0, end, 100))
+    assert reached <= value_at(end + 1e-5) + 1e-9
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=5), st.floats(0.0, 0.01))
+def test_a_factor_solves_for_coordinates_that_are_not_its_own(seed, changes, drift):
+    """Few or many of them, those of a matrix that has grown, and of one that has changed somewhat."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((200, 120))
+    is_there, factor = np.arange(120) < 60, _on_gram.Factor()
+    for n, n_members in zip(changes, itertools.chain([100], itertools.repeat(120)), strict=False):
+        A = A * (1.0 + drift * rng.standard_normal((200, 1)))
+        matrix = (A.T @ A)[:n_members, :n_members]
+        places = np.flatnonzero(is_there[:n_members])
+        block, right = matrix[np.ix_(places, places)], rng.standard_normal(places.size)
+        found = factor.solve(matrix, places, block, right)
+        np.testing.assert_allclose(block @ found, right, atol=2.0 * _on_gram._LEFT * np.max(abs(right)))
+        others = rng.choice(120, n, replace=False)
+        is_there[others] = ~is_there[others]
+
+
+def test_a_factor_of_few_others_is_not_made_again(monkeypatch):
+    made, dpotrf = [], _on_gram.lapack.dpotrf
+    monkeypatch.setattr(_on_gram.lapack, "dpotrf", lambda *args, **options: made.append(0) or dpotrf(*args, **options))
+    A = np.random.default_rng(0).standard_normal((200, 120))
+    matrix, factor = A.T @ A, _on_gram.Factor()
+    for places in (np.arange(100), np.arange(2, 102), np.arange(95), np.arange(40)):
+        right = np.ones(places.size)
+        found = factor.solve(matrix, places, matrix[np.ix_(places, places)], right)
+        np.testing.assert_allclose(matrix[np.ix_(places, places)] @ found, right, atol=1e-8)
+    assert len(made) == 2  # for the first, and for the last, which are too few
+
+
+def test_a_matrix_that_is_not_positive_has_no_factor():
+    factor, places = _on_gram.Factor(), np.arange(3)
+    assert factor.solve(-np.eye(3), places, -np.eye(3), np.ones(3)) is None
+    np.testing.assert_allclose(factor.solve(np.eye(3), places, np.eye(3), np.ones(3)), np.ones(3))
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0]), st.integers(1, 60))
+def test_jumps_with_and_without_a_factor_are_the_same(seed, l1, n_updates):
+    _, matrix, reg, _, x, g = model_on_its_way(seed, l1, n_updates)
+    y, h = x.copy(), g.copy()
+    _on_gram.jump(reg, x, g, matrix, _on_gram.Factor())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_on_gram, "_FEWEST_KEPT", 0)
+        _on_gram.jump(reg, y, h, matrix, _on_gram.Factor())
+    np.testing.assert_allclose(y, x, atol=1e-7)
+    np.testing.assert_allclose(h, g, atol=1e-7)
