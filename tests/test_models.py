@@ -213,6 +213,12 @@ def test_a_jump_goes_down_its_way_until_it_rises(seed, l1):
     assert reached <= value_at(end + 1e-5) + 1e-9
 
 
+def orthant(places, l2=0.0):
+    """Some coordinates at 1, without any other penalty."""
+    ones = np.ones(places.size)
+    return _on_gram.Orthant(places, ones, -np.inf * ones, np.inf * ones, 0.0 * ones, l2 * ones)
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=5), st.floats(0.0, 0.01))
 def test_a_factor_solves_for_coordinates_that_are_not_its_own(seed, changes, drift):
@@ -224,8 +230,9 @@ def test_a_factor_solves_for_coordinates_that_are_not_its_own(seed, changes, dri
         A = A * (1.0 + drift * rng.standard_normal((200, 1)))
         matrix = (A.T @ A)[:n_members, :n_members]
         places = np.flatnonzero(is_there[:n_members])
-        block, right = matrix[np.ix_(places, places)], rng.standard_normal(places.size)
-        found = factor.solve(matrix, places, block, right)
+        l2, right = rng.uniform(0.0, 0.1, places.size), rng.standard_normal(places.size)
+        block = matrix[np.ix_(places, places)] + np.diag(l2)
+        found = factor.solve(matrix, orthant(places, l2), right)
         np.testing.assert_allclose(block @ found, right, atol=2.0 * _on_gram._LEFT * np.max(abs(right)))
         others = rng.choice(120, n, replace=False)
         is_there[others] = ~is_there[others]
@@ -238,15 +245,15 @@ def test_a_factor_of_few_others_is_not_made_again(monkeypatch):
     matrix, factor = A.T @ A, _on_gram.Factor()
     for places in (np.arange(100), np.arange(2, 102), np.arange(95), np.arange(40)):
         right = np.ones(places.size)
-        found = factor.solve(matrix, places, matrix[np.ix_(places, places)], right)
+        found = factor.solve(matrix, orthant(places), right)
         np.testing.assert_allclose(matrix[np.ix_(places, places)] @ found, right, atol=1e-8)
     assert len(made) == 2  # for the first, and for the last, which are too few
 
 
 def test_a_matrix_that_is_not_positive_has_no_factor():
     factor, places = _on_gram.Factor(), np.arange(3)
-    assert factor.solve(-np.eye(3), places, -np.eye(3), np.ones(3)) is None
-    np.testing.assert_allclose(factor.solve(np.eye(3), places, np.eye(3), np.ones(3)), np.ones(3))
+    assert factor.solve(-np.eye(3), orthant(places), np.ones(3)) is None
+    np.testing.assert_allclose(factor.solve(np.eye(3), orthant(places), np.ones(3)), np.ones(3))
 
 
 @settings(max_examples=50)

@@ -23,6 +23,9 @@ _FEW = 8
 # Parts in which products of sparse columns take the rows, at most, and rows in a part, at least.
 _PARTS, _FEWEST_ROWS = 8, 1024
 
+# Room at the ends of the lines of a Gram matrix for others, as this part of them.
+_ROOM = 8
+
 # Side of the tiles by which a matrix is mirrored.
 _TILE = 32
 
@@ -126,26 +129,34 @@ class Gram:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._n = 0
-        self._store = np.zeros((0, 0))
+        # Lines of G one after the other, with some room at their ends; memory behind them is reserved, but not used.
+        self._memory = np.empty(0)
+        self._matrix = np.empty((0, 0))
 
     def of(self, members: Integers) -> Array:
         """Let W grow to these members, the old ones first; return G, a view, for the weights d as they are now."""
         first, n = self._n, members.size
-        if not self._source.renew(self._store[:first, :first]):
+        if not self._source.renew(self._matrix[:first, :first]):
             first = 0
-        if n > self._store.shape[0]:
-            store = np.zeros((2 * n, 2 * n))
-            store[:first, :first] = self._store[:first, :first]
-            self._store = store
+        if n > self._matrix.shape[0]:
+            self._make_room(first, n)
         if n > self._n:
             self._source.join(members[self._n :])
             self._n = n
-        matrix = self._store[:n, :n]
+        matrix = self._matrix[:n, :n]
         if first < n:
             matrix[first:] = 0.0
             self._source.add_lines(first, matrix[first:])
             matrix[:first, first:] = matrix[first:, :first].T
         return matrix
+
+    def _make_room(self, n_kept: int, n: int) -> None:
+        """Make lines long enough for n members, keeping a part of G."""
+        kept, side = self._matrix[:n_kept, :n_kept], n + n // _ROOM
+        if side**2 > self._memory.size:
+            self._memory = np.empty((2 * n) ** 2)
+        self._matrix = self._memory[: side**2].reshape(side, side)
+        move(kept, self._matrix[:n_kept, :n_kept])
 
 
 class Products:
@@ -272,6 +283,15 @@ class Products:
 
 def _is_constant(weights: Array) -> bool:
     return bool(np.all(weights == weights[0]))
+
+
+@jit
+def move(matrix: Array, to: Array) -> None:
+    """Copy a matrix to where its lines may be in the same memory, farther from each other."""
+    for back in range(1, matrix.shape[0] + 1):
+        line, there = matrix[matrix.shape[0] - back], to[matrix.shape[0] - back]
+        for m in range(1, line.size + 1):
+            there[line.size - m] = line[line.size - m]
 
 
 @jit

@@ -123,17 +123,35 @@ def descend_on_gram(
 
 
 @jit
-def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
+def _add_row(out: Array, change: float, matrix: Array, orthant: Orthant, k: int) -> None:
+    """Add a multiple of row k of H, the matrix at the places of an orthant and its l2, to some vector."""
+    line, places = matrix[orthant.places[k]], orthant.places
+    for m in range(places.size):
+        out[m] += change * line[places[m]]
+    out[k] += change * orthant.l2[k]
+
+
+@jit
+def _times(matrix: Array, orthant: Orthant, v: Array) -> Array:
+    """Return H v."""
+    out = np.zeros_like(v)
+    for k in range(v.size):
+        _add_row(out, v[k], matrix, orthant, k)
+    return out
+
+
+@jit
+def _follow(orthant: Orthant, matrix: Array, c: Array, step: Array) -> Array:
     """Return where <c, v> + v^T H v / 2 no longer falls on the way of a step; coordinates that reach their end stay.
 
     The way is a chain of straight pieces, and v^T H v a parabola on each: a coordinate that stops takes its row of H
     out of the direction.
     """
     at, low, high = orthant.x, orthant.low, orthant.high
-    n, times, direction, image, slopes, now = at.size, np.empty(at.size), step.copy(), np.zeros(at.size), c.copy(), 0.0
+    n, times, direction, slopes, now = at.size, np.empty(at.size), step.copy(), c.copy(), 0.0
+    image = _times(matrix, orthant, step)
     for k in range(n):
         times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k] if step[k] != 0.0 else math.inf
-        _add_line(image, step[k], block[k])
     for _ in range(n + 1):
         slope = curvature = 0.0
         first = -1
@@ -149,13 +167,22 @@ def _follow(orthant: Orthant, block: Array, c: Array, step: Array) -> Array:
             break
         _add_line(slopes, until - now, image)
         now = until
-        _add_line(image, -step[first], block[first])
+        _add_row(image, -step[first], matrix, orthant, first)
         direction[first] = 0.0
     out = np.empty(n)
     for k in range(n):
         end = high[k] if step[k] > 0.0 else low[k]
         out[k] = end if times[k] <= now else min(max(at[k] + now * step[k], low[k]), high[k])
     return out
+
+
+@jit
+def _block(matrix: Array, orthant: Orthant) -> Array:
+    """Return H with the ridge of direct solves."""
+    block = block_of(matrix, orthant.places)
+    for k in range(orthant.x.size):
+        block[k, k] = (block[k, k] + orthant.l2[k]) * (1.0 + _RIDGE)
+    return block
 
 
 class Factor:
@@ -177,23 +204,22 @@ class Factor:
         whole = n**3 // 3
         return min(whole, _PER_ENTRY * n * n) if self._places.size > 0 else whole
 
-    def solve(self, matrix: Array, places: Integers, block: Array, right: Array) -> Array | None:
-        """Solve H v = right, H the ``block`` at some places of a matrix; None where H is not positive."""
+    def solve(self, matrix: Array, orthant: Orthant, right: Array) -> Array | None:
+        """Solve H v = right, H that of an orthant; None where it is not positive."""
         try:
-            found = self._solve_by_borders(matrix, places, block, right)
+            found = self._solve_by_borders(matrix, orthant, right)
         except np.linalg.LinAlgError:
             found = None
         if found is not None:
             return found
-        upper = block.T.copy(order="F")
-        np.einsum("ii->i", upper)[:] *= 1.0 + _RIDGE
-        upper, failed = lapack.dpotrf(upper, clean=0, overwrite_a=1)
-        self._places, self._upper = (np.empty(0, np.int64), upper) if failed else (places, upper)
+        self._upper = np.empty((0, 0))  # as large as the one to come
+        upper, failed = lapack.dpotrf(_block(matrix, orthant).T, clean=0, overwrite_a=1)
+        self._places, self._upper = (np.empty(0, np.int64), upper) if failed else (orthant.places, upper)
         return None if failed else lapack.dpotrs(upper, right)[0]
 
-    def _solve_by_borders(self, matrix: Array, places: Integers, block: Array, right: Array) -> Array | None:
+    def _solve_by_borders(self, matrix: Array, orthant: Orthant, right: Array) -> Array | None:
         """Solve by the factor there is; None where that is too different."""
-        n, at = self._places.size, np.full(matrix.shape[0], -1)
+        places, n, at = orthant.places, self._places.size, np.full(matrix.shape[0], -1)
         at[self._places] = np.arange(n)
         at = at[places]
         stay, join = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
@@ -206,7 +232,7 @@ class Factor:
         U[np.arange(join.size, n_borders), leave] = 1.0
         Y = blas.dtrsm(1.0, self._upper, U.T, trans_a=1) if n_borders > 0 else U.T
         inner = -(Y.T @ Y)
-        inner[: join.size, : join.size] += block[np.ix_(join, join)]
+        inner[: join.size, : join.size] += matrix[np.ix_(places[join], places[join])] + np.diag(orthant.l2[join])
 
         found, left = np.zeros_like(right), right
         for _ in range(_SOLVES):
@@ -218,27 +244,23 @@ class Factor:
                 y -= Y @ t
             found[stay] += blas.dtrsv(self._upper, y)[at]
             found[join] += t[: join.size]
-            left = right - block @ found
+            left = right - _times(matrix, orthant, found)
             if np.max(np.abs(left)) <= _LEFT * np.max(np.abs(right)):
                 return found
         return None
 
 
 @jit
-def _system(reg: Any, x: Array, g: Array, matrix: Array) -> tuple[Orthant, Array, Array]:
-    """Return H and c of the model <c, v> + v^T H v / 2 on the orthant around x."""
+def _system(reg: Any, x: Array, g: Array) -> tuple[Orthant, Array]:
+    """Return the orthant around x, and c of the model <c, v> + v^T H v / 2 on it."""
     orthant = orthant_of(reg, x)
-    block, c = block_of(matrix, orthant.places), np.empty(orthant.x.size)
-    for k in range(c.size):
-        c[k] = g[orthant.places[k]] + orthant.slope[k]
-        block[k, k] += orthant.l2[k]
-    return orthant, block, c
+    return orthant, g[orthant.places] + orthant.slope
 
 
 @jit
-def _go_along(orthant: Orthant, block: Array, c: Array, step: Array, x: Array, g: Array, matrix: Array) -> None:
+def _go_along(orthant: Orthant, c: Array, step: Array, x: Array, g: Array, matrix: Array) -> None:
     """See `_follow`; change x and the gradient g."""
-    after = _follow(orthant, block, c, step)
+    after = _follow(orthant, matrix, c, step)
     for k in range(after.size):
         if after[k] != orthant.x[k]:
             _add_line(g, after[k] - orthant.x[k], matrix[orthant.places[k]])
@@ -248,9 +270,7 @@ def _go_along(orthant: Orthant, block: Array, c: Array, step: Array, x: Array, g
 @jit
 def _solved(block: Array, right: Array) -> Array:
     """Solve H v = right; not a number where H is not positive."""
-    n, v, block = right.size, right.copy(), block.copy()
-    for k in range(n):
-        block[k, k] *= 1.0 + _RIDGE
+    n, v = right.size, right.copy()
     try:
         factor = np.linalg.cholesky(block.T)  # by columns, as LAPACK has it: H is its own transpose
     except Exception:
@@ -271,12 +291,12 @@ def _solved(block: Array, right: Array) -> Array:
 @jit
 def _jump_at_once(reg: Any, x: Array, g: Array, matrix: Array) -> None:
     """See `jump`; without a factor, in one call."""
-    orthant, block, c = _system(reg, x, g, matrix)
-    step = _solved(block, -c)
+    orthant, c = _system(reg, x, g)
+    step = _solved(_block(matrix, orthant), -c)
     for k in range(step.size):
         if not math.isfinite(step[k]):
             return
-    _go_along(orthant, block, c, step, x, g, matrix)
+    _go_along(orthant, c, step, x, g, matrix)
 
 
 def jump(reg: Separable, x: Array, g: Array, matrix: Array, factor: Factor) -> None:
@@ -288,10 +308,10 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array, factor: Factor) -> N
     if np.count_nonzero(x) < _FEWEST_KEPT:
         _jump_at_once(reg, x, g, matrix)
         return
-    orthant, block, c = _system(reg, x, g, matrix)
-    step = factor.solve(matrix, orthant.places, block, -c)
+    orthant, c = _system(reg, x, g)
+    step = factor.solve(matrix, orthant, -c)
     if step is not None and np.isfinite(step).all():
-        _go_along(orthant, block, c, step, x, g, matrix)
+        _go_along(orthant, c, step, x, g, matrix)
 
 
 def solve_on_gram(
