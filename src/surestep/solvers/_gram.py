@@ -216,8 +216,12 @@ class Products:
             size = max(_FEWEST_SAMPLES, CACHED // self._members.size)
             for begin in range(0, self._n_samples, size):
                 part = slice(begin, begin + size)
-                lines = self._gather(part) * np.sqrt(self._weights[part])
-                out += lines[first:] @ lines.T
+                lines, weights = self._gather(part), self._weights[part]
+                new = lines[first:]
+                if first > 0:
+                    out[:, :first] += (new * weights) @ lines[:first].T
+                new = new * np.sqrt(weights)
+                out[:, first:] += new @ new.T
         elif self._members.size - first <= _FEW:
             _add_by_columns(self._columns, self._members, self._weights, first, out)
         else:
