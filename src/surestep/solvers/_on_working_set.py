@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 # Coordinates that join the working set in a round: as many as are not zero, and no fewer than these, or than have a
 # Gram matrix in the time of a look; so many times as many where hardly any of it is zero, more than this part.
-_FEWEST, _MORE, _FULL = 128, 8, 0.94
+_FEWEST, _MORE, _FULL = 128, 8, 0.9
 
 # Where the penalty has been changed before, and will be again: so many join at once, at least; and all, where there are
 # no more dense ones than these.
