@@ -175,6 +175,26 @@ def test_a_jump_lowers_the_model_and_keeps_signs_and_bounds(seed, l1, n_updates)
     assert np.all((x >= reg.lower) & ((x * before >= 0.0) | (l1 == 0.0)))
 
 
+@settings(max_examples=100)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 3.0]), st.integers(1, 60))
+def test_a_jump_without_a_matrix_lowers_the_model_and_keeps_signs_and_bounds(seed, l1, n_updates):
+    """And a coordinate without bounds that is where it should be does not end its way."""
+    A, _, reg, r, x, g = model_on_its_way(seed, l1, n_updates)
+    orthant = _on_gram.orthant_of(reg, x)
+    is_still = np.max(abs(g[orthant.places] + orthant.slope), initial=0.0) < 1e-6
+    reg = Separable(*(np.append(*pair) for pair in zip(reg, (0.0, 0.0, -np.inf, np.inf), strict=True)))
+    A, x, rho = np.pad(A, ((0, 1), (0, 1))), np.append(x, 1.0), np.append(r + A @ x, 0.0)
+    A[-1, -1] = 1.0
+    before, value = x.copy(), value_of(A, reg, rho, x)
+    columns = ss.Problem(A, np.zeros(31), fit_intercept=False).columns
+    _columns._go_towards(columns, _on_gram.orthant_of(reg, x), np.sum(A * A, axis=0) + reg.l2, x, rho)
+    np.testing.assert_allclose(rho, np.append(r, -1.0) + A @ x, atol=1e-8)
+    assert is_still or value_of(A, reg, rho, x) < value
+    assert np.all(x[before == 0.0] == 0.0)
+    assert np.all((x >= reg.lower) & ((x * before >= 0.0) | (l1 == 0.0)))
+    assert x[-1] == 1.0
+
+
 def test_columns_that_depend_on_each_other_do_not_stop_a_jump():
     A, _, reg, r = model(0, l2=0.0)
     A[:, 1] = A[:, 0]

@@ -32,9 +32,12 @@ from surestep.solvers._steps import gain_of
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Sweeps between two jumps, and steps of conjugate gradients in a jump: not where so many sweeps will do, at the pace of
-# the last ones.
+# Sweeps between two jumps, and steps of conjugate gradients in a jump: not where twice as many sweeps will do, at the
+# pace of the last ones.
 _SWEEPS, _ITERATIONS, _WATCHED = 15, 25, 5
+
+# Parts of the way of a jump that are tried.
+_WAYS = 1.0, 0.3, 0.1, 0.03
 
 # Columns that stay together in a sweep, at most; and groups of these, at least.
 _NEIGHBOURS, _GROUPS = 8, 500
@@ -274,7 +277,7 @@ def descend_by_columns(
                 break
             if n_since == _SWEEPS:
                 n_since = 0
-                if _n_sweeps_left(gains, enough) > _ITERATIONS:
+                if _n_sweeps_left(gains, enough) > 2 * _ITERATIONS:
                     _go_towards(columns, orthant_of(reg, x), curvature, x, rho)
                     cost = _ITERATIONS * of_sweep
                     rent, spent = rent + cost, spent + cost
@@ -326,8 +329,8 @@ def _solve_on_gram(
 def _go_towards(columns: Dense | Sparse, orthant: Orthant, curvature: Array, x: Array, rho: Array) -> None:
     """Go towards the minimiser over the coordinates that are not zero, as if signs were given, without a matrix.
 
-    Coordinates that would change their sign stop at zero; where that does not lower the model, it goes only as far as
-    the first coordinate can, which always does.
+    Coordinates that would change their sign stop at zero; where that does not lower the model, it goes a part of the
+    way, and at last only as far as the first coordinate can, which always does.
     """
     places = orthant.places
     c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
@@ -341,9 +344,9 @@ def _go_towards(columns: Dense | Sparse, orthant: Orthant, curvature: Array, x: 
         return image + orthant.l2 * v
 
     step = conjugate_gradients(times, -c, 1.0 / curvature[places], 1e-3, _ITERATIONS)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x) / step
-    for t in (1.0, min(1.0, np.nanmin(rooms, initial=1.0))):
+    moving = step != 0.0
+    rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x)[moving] / step[moving]
+    for t in (*_WAYS, np.min(rooms, initial=1.0)):
         after = np.clip(orthant.x + t * step, orthant.low, orthant.high)
         change = after - orthant.x
         if change @ (c + 0.5 * times(change)) < 0.0:
