@@ -43,21 +43,22 @@ def pays(counts: RowCounts, members: Integers, growing: bool, curved: bool, spen
     """Whether W is better worked on by its Gram matrix than by its columns.
 
     Counted are the products of entries, updates of all gradient entries, ten for each member and more in large W, and
-    room for the matrix; against reading the columns 350 times. While W is ``growing`` it is solved roughly, which takes
-    a tenth of that; most products would be of no use if in the end W is too large.
+    room for the matrix; against reading the columns forty times: where it takes more sweeps, these give way to a Gram
+    matrix of those that move. Dense ones, which depend on each other more, 350 times; forty while W is ``growing``, for
+    it is solved roughly then, and most products would be of no use if in the end W is too large.
 
     For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
     widely: thirty times for sure, a fifth of that while W grows, and the time that was ``spent`` on columns so far is
     what will be spent again.
     """
     n, per_row = members.size, counts.of(members)
-    n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0, 5e6
+    n_grams, n_updates, n_reads, more = 1.0, 10.0 + 0.004 * n, 350.0 if counts.dense else 40.0, 5e6
     if curved:
         n_grams, n_updates, n_reads, more = 2.5, 10.0, 250.0 if counts.dense else 30.0, 2e5 + 0.5 * spent
         if growing and not counts.dense:
             n_reads *= 0.2
     elif growing:
-        n_updates, n_reads = 0.1 * n_updates, 0.1 * n_reads
+        n_updates, n_reads = 0.1 * n_updates, 30.0
     if curved and n > per_row.size:  # columns that depend on each other take many updates; lines of G are longer
         n_updates, more = 100.0, 2e5
     per_product, per_entry = (0.07, 0.25) if counts.dense else (min(0.8 + 0.0005 * n, 2.2), 1.0)
