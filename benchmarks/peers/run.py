@@ -57,7 +57,8 @@ FRACTIONS = (0.1, 0.01, 0.001)
 QUICK = {"data": ("rcv1_subset", "leu", "a9a"), "fraction": (0.1, 0.01)}
 TARGETS = report.TARGETS
 
-# A solver's sequence ends when a run takes longer than this many times the best so far at 1e-6, or than MOST_SECONDS.
+# A solver's sequence ends when a run takes longer than this many times the best so far at 1e-6, or than MOST_SECONDS;
+# where no peer has got there then, they go on, beside the best so far of a peer.
 TIMES_BEST, LEAST_SECONDS, MOST_SECONDS = 3.0, 0.2, 4.0
 CHECK_SECONDS = 180.0
 
@@ -148,6 +149,15 @@ def stored(name):
     return folder
 
 
+class Row:
+    """What everybody has done so far: runs, the least objective, a bound on it, and seconds to 1e-6 of that bound."""
+
+    def __init__(self, task, alpha, start, names):
+        self.task, self.alpha, self.start = task, alpha, start
+        self.best, self.bound, self.fastest = np.inf, -np.inf, {}
+        self.runs, self.notes = {name: [] for name in names}, dict.fromkeys(names, "")
+
+
 class Bench:
     """All rows of one data set."""
 
@@ -164,41 +174,15 @@ class Bench:
         """Run the solvers in turn; return a record for each."""
         y = targets(task, self.y)
         alpha = fraction * lambda_max(task, self.X, y)
-        start = objective(task, self.X, y, alpha, np.zeros(self.X.shape[1]))
-        best, bound, fastest = np.inf, -np.inf, math.inf
-        runs, notes = {name: [] for name in names}, dict.fromkeys(names, "")
+        row = Row(task, alpha, objective(task, self.X, y, alpha, np.zeros(self.X.shape[1])), names)
+        peers = [name for name in names if name != environments.OURS]
         for name in names:
-            solver = SOLVERS[name]
-            if (name, task) in self.too_slow:
-                notes[name] = "not asked: too slow at a stronger penalty"
-                continue
-            try:
-                first, finished = self.check(solver, task), False
-                for level in range(len(solver.levels)):
-                    cap = min(MOST_SECONDS, max(TIMES_BEST * fastest, LEAST_SECONDS))
-                    order = {"do": "fit", "solver": name, "task": task, "alpha": alpha, "level": level}
-                    order["first"] = first and level == 0
-                    # The first time data are laid out, a fit goes before that is not counted, and more is compiled.
-                    limit = 2.0 * cap + self.seconds_to_lay_out if level == 0 else 1.5 * cap + 5.0
-                    answer = self.workers.ask(solver.package, limit, **order)
-                    value, seconds = np.atleast_1d(answer["objective"]), answer["seconds"]
-                    best, bound = np.fmin(best, value), np.fmax(bound, answer["bound"])  # one that is NaN is no best
-                    # Past 1e-9 ours goes on, uncounted: its bound serves all, but more runs would be more luck.
-                    if not finished:
-                        runs[name].append((seconds, value))
-                    certified = suboptimality(value, bound, start)
-                    if certified <= TARGETS[1]:
-                        fastest = min(fastest, seconds)
-                    finished = finished or certified <= TARGETS[-1]
-                    if seconds > MOST_SECONDS and level == 0:
-                        self.too_slow.add((name, task))
-                    if seconds > cap or (finished and name != environments.OURS):
-                        break
-            except SolverError as error:
-                notes[name] = str(error)
-                if isinstance(error, TooSlowError) and not runs[name]:
-                    self.too_slow.add((name, task))
-        certified = suboptimality(best, bound, start) if np.all(np.isfinite(best)) else math.nan
+            self._run(row, name, names)
+        # Where ours is much faster, all were given up for it: a row without any peer would not count.
+        if not any(name in row.fastest for name in peers):
+            for name in peers:
+                self._run(row, name, peers)
+        certified = suboptimality(row.best, row.bound, row.start) if np.all(np.isfinite(row.best)) else math.nan
         return [
             report.Record(
                 self.name,
@@ -209,11 +193,46 @@ class Bench:
                 reached=min((e for _, e in found if not math.isnan(e)), default=math.nan),
                 certified=certified,
                 gradient=self.gradient(task),
-                note=notes[name],
+                note=row.notes[name],
             )
             for name in names
-            for found in [[(seconds, suboptimality(value, best, start)) for seconds, value in runs[name]]]
+            for found in [[(seconds, suboptimality(value, row.best, row.start)) for seconds, value in row.runs[name]]]
         ]
+
+    def _run(self, row, name, rivals):
+        """Run a solver from its next tolerance on, until it is done or takes too long beside the best of its rivals."""
+        solver, task, done = SOLVERS[name], row.task, row.runs[name]
+        if not done and (name, task) in self.too_slow:
+            row.notes[name] = "not asked: too slow at a stronger penalty"
+        if row.notes[name] or (done and done[-1][0] > MOST_SECONDS):
+            return
+        try:
+            first, finished = self.check(solver, task), False
+            for level in range(len(done), len(solver.levels)):
+                best = min((row.fastest[rival] for rival in rivals if rival in row.fastest), default=math.inf)
+                cap = min(MOST_SECONDS, max(TIMES_BEST * best, LEAST_SECONDS))
+                order = {"do": "fit", "solver": name, "task": task, "alpha": row.alpha, "level": level}
+                order["first"] = first and level == 0
+                # The first time data are laid out, a fit goes before that is not counted, and more is compiled.
+                limit = 2.0 * cap + self.seconds_to_lay_out if level == 0 else 1.5 * cap + 5.0
+                answer = self.workers.ask(solver.package, limit, **order)
+                value, seconds = np.atleast_1d(answer["objective"]), answer["seconds"]
+                row.best, row.bound = np.fmin(row.best, value), np.fmax(row.bound, answer["bound"])  # NaN is no best
+                # Past 1e-9 ours goes on, uncounted: its bound serves all, but more runs would be more luck.
+                if not finished:
+                    done.append((seconds, value))
+                certified = suboptimality(value, row.bound, row.start)
+                if certified <= TARGETS[1]:
+                    row.fastest[name] = min(row.fastest.get(name, math.inf), seconds)
+                finished = finished or certified <= TARGETS[-1]
+                if seconds > MOST_SECONDS and level == 0:
+                    self.too_slow.add((name, task))
+                if seconds > cap or (finished and name != environments.OURS):
+                    break
+        except SolverError as error:
+            row.notes[name] = str(error)
+            if isinstance(error, TooSlowError) and not done:
+                self.too_slow.add((name, task))
 
     def check(self, solver, task):
         """Compile, and see on a corner of the data whether the solver minimises our objective; True if just done.
