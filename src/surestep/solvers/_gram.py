@@ -156,7 +156,7 @@ class Gram:
         if side**2 > self._memory.size:
             self._memory = np.empty((2 * n) ** 2)
         self._matrix = self._memory[: side**2].reshape(side, side)
-        move(kept, self._matrix[:n_kept, :n_kept])
+        _move(kept, self._matrix[:n_kept, :n_kept])
 
 
 class Products:
@@ -290,8 +290,8 @@ def _is_constant(weights: Array) -> bool:
 
 
 @jit
-def move(matrix: Array, to: Array) -> None:
-    """Copy a matrix to where its lines may be in the same memory, farther from each other."""
+def _move(matrix: Array, to: Array) -> None:
+    """Copy a matrix to where its lines may be in the same memory, farther apart: NumPy would make another for that."""
     for back in range(1, matrix.shape[0] + 1):
         line, there = matrix[matrix.shape[0] - back], to[matrix.shape[0] - back]
         for m in range(1, line.size + 1):

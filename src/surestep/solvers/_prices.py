@@ -44,8 +44,8 @@ def pays(counts: RowCounts, members: Integers, growing: bool, curved: bool, spen
 
     Counted are the products of entries, updates of all gradient entries, ten for each member and more in large W, and
     room for the matrix; against reading the columns forty times: where it takes more sweeps, these give way to a Gram
-    matrix of those that move. Dense ones, which depend on each other more, 350 times; forty while W is ``growing``, for
-    it is solved roughly then, and most products would be of no use if in the end W is too large.
+    matrix of those that move. Dense ones, which depend on each other more, 350 times; thirty while W is ``growing``: it
+    is solved roughly then, and most products would be of no use if in the end W is too large.
 
     For a loss that is ``curved`` the products are computed more than once, and how often columns are read differs
     widely: thirty times for sure, a fifth of that while W grows, and the time that was ``spent`` on columns so far is
