@@ -68,6 +68,11 @@ def add(lines: Any, j: Any, scale: Any, out: Any) -> Any:
 
 
 @generic
+def add_weighted(lines: Any, j: Any, scale: Any, weights: Any, out: Any) -> Any:
+    """Add a multiple of a line in place, times weights: out_i += scale * weights_i * a_ij."""
+
+
+@generic
 def squared_norm(lines: Any, j: Any, weights: Any) -> Any:
     """Weighted squared norm sum_i weights_i a_ij^2 of line j."""
 
@@ -116,6 +121,13 @@ def _(lines, j, scale, out):
     a = lines.values[j]
     for i in range(a.size):
         out[i] += scale * a[i]
+
+
+@add_weighted.register(Dense)
+def _(lines, j, scale, weights, out):
+    a = lines.values[j]
+    for i in range(a.size):
+        out[i] += scale * weights[i] * a[i]
 
 
 @squared_norm.register(Dense)
@@ -173,6 +185,13 @@ def _(lines, j, scale, out):
         out[lines.indices[k]] += scale * lines.values[k]
 
 
+@add_weighted.register(Sparse)
+def _(lines, j, scale, weights, out):
+    for k in range(lines.starts[j], lines.starts[np.int64(j) + 1]):
+        i = lines.indices[k]
+        out[i] += scale * weights[i] * lines.values[k]
+
+
 @squared_norm.register(Sparse)
 def _(lines, j, weights):
     total = 0.0
@@ -227,6 +246,15 @@ def _(lines, j, scale, out):
     else:
         for i in range(lines.length):
             out[i] += scale
+
+
+@add_weighted.register(WithIntercept)
+def _(lines, j, scale, weights, out):
+    if j < n_lines(lines.lines):
+        add_weighted(lines.lines, j, scale, weights, out)
+    else:
+        for i in range(lines.length):
+            out[i] += scale * weights[i]
 
 
 @squared_norm.register(WithIntercept)
@@ -292,7 +320,7 @@ def curved_product(lines: Any, weights: Any, v: Any, shift: float, out: Any) -> 
 @jit
 def squared_norms(lines: Any, weights: Any, out: Any) -> None:
     """Weighted squared norms of all lines: out_j = sum_i weights_i a_ij^2."""
-    alike = _are_alike(weights)
+    alike = are_alike(weights)
     for j in range(n_lines(lines)):
         out[j] = weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights)
 
@@ -300,14 +328,14 @@ def squared_norms(lines: Any, weights: Any, out: Any) -> None:
 @jit
 def products_and_norms(lines: Any, v: Any, weights: Any, out: Any, squares: Any) -> None:
     """Inner products of v with all lines, and their weighted squared norms, in one pass."""
-    alike = _are_alike(weights)
+    alike = are_alike(weights)
     for j in range(n_lines(lines)):
         out[j] = dot(lines, j, v)
         squares[j] = weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights)
 
 
 @jit
-def _are_alike(weights: Any) -> bool:
+def are_alike(weights: Any) -> bool:
     """Whether all weights are the same, and not zero: then sums of squares need no weights, and are vectorised."""
     if weights[0] == 0.0:
         return False

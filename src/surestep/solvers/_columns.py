@@ -2,26 +2,36 @@
 
     q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
 
-The columns are copied, next to each other and times the roots of d, B_W = diag(d)^(1/2) A_W: so steps need no d, and
-read one array less. The model's own residual rho = d^(-1/2) r0 + B_W (x - x0) is kept; a step reads a column twice.
-Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a fixed order (measured,
-Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order again and again. Some
-neighbours stay together, though: to jump to a new place in memory takes as long as a short column. Where sweeps are
-slow, conjugate gradients go for the minimiser among the coordinates that are not zero; and when all this has taken the
-time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may take for ever where columns nearly
-depend on each other.
+The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. Sparse columns are copied
+next to each other where there is room. Sweeps go over the columns in a new random order each time, which took a sixth
+of the sweeps of a fixed order (measured, Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in
+the same order again and again. Some neighbours stay together, though: to jump to a new place in memory takes as long as
+a short column. Where sweeps are slow, conjugate gradients go for the minimiser among the coordinates that are not zero;
+and when all this has taken the time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may
+take for ever where columns nearly depend on each other.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, dot, entry, n_entries
+from surestep.lines import (
+    Lines,
+    Sparse,
+    add,
+    add_weighted,
+    are_alike,
+    dot,
+    entry,
+    n_entries,
+    squared_norm,
+    sum_of_squares,
+)
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers._gram import Gram, Products, block_of
 from surestep.solvers._on_gram import Orthant, orthant_of, solve_on_gram
@@ -71,66 +81,39 @@ def _lengths(columns: Any, members: Integers) -> Integers:
 
 
 @jit
-def _copy_places(columns: Any, members: Integers, places: NDArray[np.uint32]) -> None:
-    """Write where the entries of some columns are, one after the other."""
+def _copy_entries(columns: Any, members: Integers, places: NDArray[np.uint32], values: Any) -> None:
+    """Write the entries of some columns one after the other, and where they are."""
     at = 0
     for t in range(members.size):
         for k in range(n_entries(columns, members[t])):
-            places[at], _ = entry(columns, members[t], k)
-            at += 1
-
-
-@jit
-def _copy_values(columns: Any, members: Integers, roots: Array, values: Array, squares: Array) -> None:
-    """Write the entries of some columns one after the other, times the roots; and the sums of their squares."""
-    at = 0
-    for t in range(members.size):
-        squares[t] = 0.0
-        for k in range(n_entries(columns, members[t])):
-            i, value = entry(columns, members[t], k)
-            values[at] = roots[i] * value
-            squares[t] += values[at] * values[at]
+            places[at], values[at] = entry(columns, members[t], k)
             at += 1
 
 
 class Copy:
-    """B_W, the columns of W next to each other, as columns of their own; extended as members join W.
+    """The sparse columns of W next to each other, as columns of their own; extended as members join W.
 
-    All columns together have ``n_entries``.
+    Of ``columns`` that have ``n_entries`` together, and values of a ``dtype``.
     """
 
-    def __init__(self, columns: Lines, n_entries: int) -> None:
-        inner = columns.lines if isinstance(columns, WithIntercept) else columns
-        self._columns, self._is_dense, self._n_entries = columns, isinstance(inner, Dense), n_entries
-        self._values, self._places = np.empty(0), np.empty(0, np.uint32)
-        self._starts, self._squares, self._weights = np.zeros(1, np.uint64), np.empty(0), np.empty(0)
+    def __init__(self, columns: Lines, n_samples: int, n_entries: int, dtype: Any) -> None:
+        self._columns, self._n_samples, self._n_entries = columns, n_samples, n_entries
+        self._values, self._places, self._starts = np.empty(0, dtype), np.empty(0, np.uint32), np.zeros(1, np.uint64)
 
-    def of(self, members: Integers, weights: Array) -> tuple[Dense | Sparse, Array]:
-        """Return the columns of these members, those of the last time first, and their squared norms."""
-        n_old, begin = self._squares.size, int(self._starts[-1])
-        new = members[n_old:]
-        lengths = _lengths(self._columns, new)
-        ends = self._starts[-1] + np.cumsum(lengths, dtype=np.uint64)
-        self._starts, end = np.concatenate([self._starts, ends]), begin + int(np.sum(lengths))
-        self._squares = np.concatenate([self._squares, np.empty(new.size)])
-        first, at = n_old, begin  # values from here on are to be written
-        if not np.array_equal(weights, self._weights):
-            self._weights, first, at = weights.copy(), 0, 0
+    def of(self, members: Integers) -> Sparse:
+        """Return the columns of these members, those of the last time first."""
+        new, begin = members[self._starts.size - 1 :], int(self._starts[-1])
+        ends = self._starts[-1] + np.cumsum(_lengths(self._columns, new), dtype=np.uint64)
+        self._starts = np.concatenate([self._starts, ends])
+        end = int(self._starts[-1])
         if end > self._values.size:
             room = min(2 * end, self._n_entries)
-            self._values = _extended(self._values[:at], room)
-            if not self._is_dense:
-                self._places = _extended(self._places[:begin], room)
-        if not self._is_dense:
-            _copy_places(self._columns, new, self._places[begin:])
-        values, roots = self._values[:end], np.sqrt(weights)
-        _copy_values(self._columns, members[first:], roots, values[at:], self._squares[first:])
-        places, starts = self._places[: values.size], self._starts[:]
-        for array in (starts, places, values):
+            self._values, self._places = _extended(self._values[:begin], room), _extended(self._places[:begin], room)
+        _copy_entries(self._columns, new, self._places[begin:], self._values[begin:])
+        found = self._values[:end], self._places[:end], self._starts[:]
+        for array in found:
             array.flags.writeable = False  # as those of a design: one compiled version of what reads them
-        if self._is_dense:
-            return Dense(values.reshape(members.size, roots.size)), self._squares
-        return Sparse(values, places, starts, roots.size), self._squares
+        return Sparse(*found, self._n_samples)
 
 
 def _extended(array: Any, size: int) -> Any:
@@ -139,12 +122,41 @@ def _extended(array: Any, size: int) -> Any:
     return out
 
 
+class Columns(NamedTuple):
+    """Those of W, lines ``names[k]``, and what a step on one changes.
+
+    ``weights`` are d, or a single one where all are alike; ``curvature`` is |a_k|_d^2 + l2_k, negative where it is not
+    known yet.
+    """
+
+    lines: Any
+    names: Integers
+    weights: Array
+    curvature: Array
+
+
+@jit
+def _move(columns: Columns, k: int, change: float, rho: Array) -> None:
+    """rho += d * a_k times a change of x_k."""
+    if columns.weights.size == 1:
+        add(columns.lines, columns.names[k], change * columns.weights[0], rho)
+    else:
+        add_weighted(columns.lines, columns.names[k], change, columns.weights, rho)
+
+
+@jit
+def _curvature(columns: Columns, k: int) -> float:
+    """|a_k|_d^2."""
+    if columns.weights.size == 1:
+        return float(columns.weights[0] * sum_of_squares(columns.lines, columns.names[k]))
+    return float(squared_norm(columns.lines, columns.names[k], columns.weights))
+
+
 @jit
 def _sweep(
-    columns: Any,
+    columns: Columns,
     reg: Any,
     places: Integers,
-    curvature: Array,
     x: Array,
     rho: Array,
     floor: float,
@@ -155,18 +167,20 @@ def _sweep(
 
     Lists those that are not zero, or gained, in ``active``; returns how many these are, and the largest gain, twice.
     """
-    n_active, largest = 0, 0.0
+    n_active, largest, curvature = 0, 0.0, columns.curvature
     for t in range(places.size):
         k = places[t]
+        g = dot(columns.lines, columns.names[k], rho)
+        if curvature[k] < 0.0:
+            curvature[k] = _curvature(columns, k) + reg.l2[k]
         if curvature[k] == 0.0:
             continue
-        g = dot(columns, k, rho)
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
         gain = gain_of(reg, k, x[k], g, curvature[k], change, by_slope)
         largest = max(largest, gain)
         if gain > floor:
             x[k] += change
-            add(columns, k, change, rho)
+            _move(columns, k, change, rho)
         if x[k] != 0.0 or gain > floor:
             active[n_active] = k
             n_active += 1
@@ -175,10 +189,9 @@ def _sweep(
 
 @jit
 def _sweep_on(
-    columns: Any,
+    columns: Columns,
     reg: Any,
     places: Integers,
-    curvature: Array,
     x: Array,
     rho: Array,
     floor: float,
@@ -194,7 +207,7 @@ def _sweep_on(
     scratch = np.empty_like(places)
     for sweep in range(gains.size):
         order = _shuffled(places, state)
-        _, gains[sweep] = _sweep(columns, reg, order, curvature, x, rho, floor, by_slope, scratch)
+        _, gains[sweep] = _sweep(columns, reg, order, x, rho, floor, by_slope, scratch)
         if gains[sweep] <= inner:
             return sweep + 1
     return gains.size
@@ -226,13 +239,13 @@ def _shuffled(places: Integers, state: NDArray[np.uint64]) -> Integers:
 
 
 def descend_by_columns(
-    copy: Copy,
+    lines: Lines,
+    names: Integers,
+    price: Price,
     reg: Separable,
-    members: Integers,
-    per_row: Array,
     weights: Array,
     x: Array,
-    residual: Array,
+    rho: Array,
     enough: float,
     rng: np.random.Generator,
     max_sweeps: int,
@@ -241,22 +254,20 @@ def descend_by_columns(
 ) -> tuple[int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    Sweeps over all of W, and then over those that moved or are not zero. ``per_row`` are the numbers of entries of W in
-    the rows. x and the residual r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that
-    sweeps have taken since the last Gram matrix, in this model and others. ``by_slope``: see `gain_of`. Returns how
-    many steps were tried, the rent, and the time that all of this takes.
+    Sweeps over all of W, the lines of these names, and then over those that moved or are not zero. x and the residual
+    rho = r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that sweeps have taken since
+    the last Gram matrix, in this model and others. ``by_slope``: see `gain_of`. Returns how many steps were tried, the
+    rent, and the time that all of this takes.
     """
-    n, roots = members.size, np.sqrt(weights)
-    columns, squares = copy.of(members, weights)
-    curvature = squares + reg.l2
-    rho = np.divide(residual, roots, out=np.zeros_like(residual), where=roots > 0.0)
-    held, everywhere, room = _Held(columns, rho.size), np.arange(n), np.empty(n, np.int64)
-    price = Price.of(n, per_row, isinstance(columns, Dense))
-    n_steps, spent, gains, n_since = 0, price.entries, [math.inf] * _WATCHED, 0
+    n, d = names.size, weights[:1] if are_alike(weights) else weights[:]
+    d.flags.writeable = False  # as those of a problem: one compiled version of what reads them
+    columns = Columns(lines, names, d, np.full(n, -1.0))
+    held, everywhere, room = _Held(lines, weights), np.arange(n), np.empty(n, np.int64)
+    n_steps, spent, gains, n_since = 0, 0.0, [math.inf] * _WATCHED, 0
     floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
     while n_left > 0:
         order = _shuffled(everywhere, state)
-        n_active, largest = _sweep(columns, reg, order, curvature, x, rho, floor, by_slope, room)
+        n_active, largest = _sweep(columns, reg, order, x, rho, floor, by_slope, room)
         n_left, n_steps, cost = n_left - 1, n_steps + n, n * price.step
         rent, spent = rent + cost, spent + cost
         if largest <= enough:
@@ -267,7 +278,7 @@ def descend_by_columns(
             # Pay rent until it has come to the price: whatever is to follow, that is at most twice the best.
             affordable = max((of_gram - rent) / of_sweep, 1.0)
             found = np.empty(math.ceil(min(affordable, _SWEEPS - n_since, n_left)))
-            n_done = _sweep_on(columns, reg, places, curvature, x, rho, floor, inner, by_slope, state, found)
+            n_done = _sweep_on(columns, reg, places, x, rho, floor, inner, by_slope, state, found)
             n_left, n_steps, cost = n_left - n_done, n_steps + n_done * places.size, n_done * of_sweep
             rent, spent, n_since, largest = rent + cost, spent + cost, n_since + n_done, found[n_done - 1]
             gains.extend(found[:n_done])
@@ -278,10 +289,9 @@ def descend_by_columns(
             if n_since == _SWEEPS:
                 n_since = 0
                 if _n_sweeps_left(gains, enough) > 2 * _ITERATIONS:
-                    _go_towards(columns, orthant_of(reg, x), curvature, x, rho)
+                    _go_towards(columns, orthant_of(reg, x), x, rho)
                     cost = _ITERATIONS * of_sweep
                     rent, spent = rent + cost, spent + cost
-    np.multiply(roots, rho, out=residual)
     return n_steps, rent, spent
 
 
@@ -294,56 +304,51 @@ def _n_sweeps_left(gains: list[float], enough: float) -> float:
 
 
 class _Held:
-    """The Gram matrix of the columns that were asked for so far."""
+    """The Gram matrix of the lines that were asked for so far."""
 
-    def __init__(self, columns: Dense | Sparse, n_samples: int) -> None:
-        self._gram = Gram(Products(columns, n_samples, np.ones(n_samples)))
+    def __init__(self, lines: Lines, weights: Array) -> None:
+        self._gram = Gram(Products(lines, weights.size, weights))
         self._held = np.empty(0, np.int64)
 
-    def block(self, places: Integers) -> Array:
-        """Return that of some columns."""
-        self._held = np.concatenate([self._held, np.setdiff1d(places, self._held, assume_unique=True)])
+    def block(self, names: Integers) -> Array:
+        """Return that of some lines."""
+        self._held = np.concatenate([self._held, np.setdiff1d(names, self._held, assume_unique=True)])
         order = np.argsort(self._held)
-        return block_of(self._gram.of(self._held), order[np.searchsorted(self._held, places, sorter=order)])
+        return block_of(self._gram.of(self._held), order[np.searchsorted(self._held, names, sorter=order)])
 
 
 def _solve_on_gram(
-    columns: Dense | Sparse,
-    reg: Separable,
-    places: Integers,
-    held: _Held,
-    x: Array,
-    rho: Array,
-    enough: float,
-    by_slope: bool,
+    columns: Columns, reg: Separable, places: Integers, held: _Held, x: Array, rho: Array, enough: float, by_slope: bool
 ) -> None:
     """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
-    chosen, at, matrix = reg.at(places), x[places], held.block(places)
-    g = np.empty(places.size)
-    dots(columns, places, rho, g)
-    solve_on_gram(chosen, at, g, matrix, enough, by_slope)
-    combine(columns, places, at - x[places], rho)
+    names, at, g = columns.names[places], x[places], np.empty(places.size)
+    dots(columns.lines, names, rho, g)
+    solve_on_gram(reg.at(places), at, g, held.block(names), enough, by_slope)
+    change = np.zeros_like(rho)
+    combine(columns.lines, names, at - x[places], change)
+    rho += columns.weights * change
     x[places] = at
 
 
-def _go_towards(columns: Dense | Sparse, orthant: Orthant, curvature: Array, x: Array, rho: Array) -> None:
+def _go_towards(columns: Columns, orthant: Orthant, x: Array, rho: Array) -> None:
     """Go towards the minimiser over the coordinates that are not zero, as if signs were given, without a matrix.
 
     Coordinates that would change their sign stop at zero; where that does not lower the model, it goes a part of the
     way, and at last only as far as the first coordinate can, which always does.
     """
-    places = orthant.places
+    places, names = orthant.places, columns.names[orthant.places]
     c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
-    dots(columns, places, rho, c)
+    dots(columns.lines, names, rho, c)
     c += orthant.slope
 
     def times(v: Array) -> Array:
         move[:] = 0.0
-        combine(columns, places, v, move)
-        dots(columns, places, move, image)
+        combine(columns.lines, names, v, move)
+        np.multiply(move, columns.weights, out=move)
+        dots(columns.lines, names, move, image)
         return image + orthant.l2 * v
 
-    step = conjugate_gradients(times, -c, 1.0 / curvature[places], 1e-3, _ITERATIONS)
+    step = conjugate_gradients(times, -c, 1.0 / columns.curvature[places], 1e-3, _ITERATIONS)
     moving = step != 0.0
     rooms = (np.where(step > 0.0, orthant.high, orthant.low) - orthant.x)[moving] / step[moving]
     for t in (*_WAYS, np.min(rooms, initial=1.0)):

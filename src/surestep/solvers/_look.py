@@ -174,6 +174,16 @@ def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array)
 
 
 @jit
+def residual_at(loss: Any, z: Array, y: Array, weights: Array) -> Array:
+    """Return r_i = s_i loss'(z_i)."""
+    r = np.zeros(y.size)
+    for i in range(y.size):
+        if weights[i] > 0.0:
+            r[i] = weights[i] * losses.derivative(loss, z[i], y[i])
+    return r
+
+
+@jit
 def curvatures(
     loss: Any, z: Array, y: Array, weights: Array, least: float, caution: float, slack: float, out: Array
 ) -> None:

@@ -43,6 +43,7 @@ class SampledGram:
         self._problem, self._n = problem, problem.n_samples
         self._rng, self._per_member = np.random.default_rng(0), _PER_MEMBER
         self._rows, self._used = np.empty(0, np.int64), np.empty(0)  # S, and d on it as it is in B
+        self._gram: Gram | None = None
         self._matrix, self._n_updates = np.empty((0, 0)), 0
 
     def serves(self, n_members: int) -> bool:
@@ -64,6 +65,7 @@ class SampledGram:
         used = d[self._rows]
         if self._used.size and np.sum(np.abs(used - self._used)) <= _CHANGED * np.sum(self._used):
             return self._matrix
+        assert self._gram is not None
         self._used, self._n_updates = used, 0
         self._weights[:] = used * (self._n / used.size)
         self._matrix = self._gram.of(np.arange(n)).copy()
@@ -88,9 +90,11 @@ class SampledGram:
         if self._rows.size < n_groups * _TOGETHER:
             groups = np.sort(self._rng.choice(self._n // _TOGETHER, n_groups, replace=False))
             self._rows = (_TOGETHER * groups[:, None] + np.arange(_TOGETHER)).ravel()
+        self._gram = None  # which makes room
         self._used, self._weights = np.empty(0), np.zeros(self._rows.size)
         lines, m = self._columns_on(members, self._rows), self._rows.size
-        n_kept = m * members.size if self._problem.design.is_sparse else 0
+        design = self._problem.design
+        n_kept = m * members.size if design.is_sparse and not design.has_rows else 0  # no room where X is there twice
         self._gram = Gram(Products(lines, m, self._weights, n_kept))
 
     def _columns_on(self, members: Integers, rows: Integers) -> Lines:
@@ -135,18 +139,21 @@ def restricted(columns: Lines, members: Integers, rows: Integers) -> Dense | Spa
 @jit
 def _entries_on(columns: Any, members: Integers, places: Integers) -> tuple[Array, NDArray[np.uint32], Any]:
     """Gather the entries of some columns on rows that have a place; and the places, and where columns start."""
-    n = 0
+    starts = np.zeros(members.size + 1, np.uint64)
     for t in range(members.size):
-        n += n_entries(columns, members[t])
-    values, indices, starts, at = np.empty(n), np.empty(n, np.uint32), np.zeros(members.size + 1, np.uint64), 0
+        starts[t + 1] = starts[t]
+        for k in range(n_entries(columns, members[t])):
+            i, _ = entry(columns, members[t], k)
+            if places[i] >= 0:
+                starts[t + 1] += np.uint64(1)
+    values, indices, at = np.empty(starts[-1]), np.empty(starts[-1], np.uint32), 0
     for t in range(members.size):
         for k in range(n_entries(columns, members[t])):
             i, value = entry(columns, members[t], k)
             if places[i] >= 0:
                 values[at], indices[at] = value, places[i]
                 at += 1
-        starts[t + 1] = at
-    return values[:at], indices[:at], starts
+    return values, indices, starts
 
 
 @jit

@@ -7,6 +7,7 @@ rest of it never sees a row. So the rows may be elsewhere, in parts: `surestep.d
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ from surestep.regularizers import Separable
 from surestep.solvers._columns import Copy, combine, descend_by_columns, dots
 from surestep.solvers._dual import Dual
 from surestep.solvers._gram import Gram, Products
-from surestep.solvers._look import curvatures, loss_terms, mean_loss, residuals, slope
+from surestep.solvers._look import curvatures, loss_terms, mean_loss, residual_at, residuals, slope
 from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
 from surestep.solvers._sampled import SampledGram
@@ -158,7 +159,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last time they were taken
         self._u_is_slope = False
         self._curved = not isinstance(problem.loss, losses.Squared)
-        self._model_u, self._model_r = np.zeros((2, n))  # those of the quadratic model
+        self._model_r = self._r  # that of the quadratic model
         self._weights = problem.weights.copy() if self._curved else problem.weights  # d_i of the quadratic model
         self._dual: Dual | None = None
         self._over_samples: OverSamples | None = None
@@ -199,7 +200,19 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     @cached_property
     def _copy(self) -> Copy:
-        return Copy(self._columns, int(np.sum(self.lengths())))
+        return Copy(self._columns, self._z.size, int(np.sum(self.lengths())), self._problem.design.dtype)
+
+    def _lines_of(self, members: Integers) -> tuple[Lines, Integers]:
+        """Return lines that are good to read again and again, and which of them these members are.
+
+        Sparse ones next to each other; where X is there twice, there is room only for a part of them.
+        """
+        design = self._problem.design
+        most = design.nnz // 4 if design.has_rows else math.inf
+        if not design.is_sparse or int(np.sum(self.lengths()[members])) > most:
+            self._put_away("_copy")
+            return self._columns, members
+        return self._copy.of(members), np.arange(members.size)
 
     def _put_away(self, *names: str) -> None:
         """Make room; they are made again when asked for."""
@@ -273,11 +286,11 @@ class LocalSamples(AbstractContextManager[Samples]):
             curvatures(loss, self._z, y, weights, least, caution, slack, self._weights)
 
     def settle(self) -> None:
-        self._model_u[:], self._model_r[:] = self._u, self._r
+        self._model_r = self._r
 
     def model_gradient(self, members: Integers) -> Array:
         loss, y, weights = self._data
-        residuals(loss, self._z, y, weights, self._model_u, self._model_r)
+        self._model_r = residual_at(loss, self._z, y, weights)
         out = np.empty(members.size)
         dots(self._columns, members, self._model_r, out)
         return out
@@ -342,20 +355,11 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         self._put_away("_gram", "_products", "_sampled")
-        x, rho, per_row = x.copy(), self._model_r.copy(), self._counts.of(members)
+        x, lines, names = x.copy(), *self._lines_of(members)
+        price = Price.of(members.size, self._counts.of(members), self._counts.dense)
+        rho, weights = self._model_r.copy(), self._weights
         n_steps, self._rent, spent = descend_by_columns(
-            self._copy,
-            reg,
-            members,
-            per_row,
-            self._weights,
-            x,
-            rho,
-            enough,
-            self._rng,
-            max_sweeps,
-            self._rent,
-            self._curved,
+            lines, names, price, reg, weights, x, rho, enough, self._rng, max_sweeps, self._rent, self._curved
         )
         self._spent += spent
         return x, n_steps
