@@ -71,7 +71,7 @@ def lengths(n, n_parts):
 
 
 def pair(problem, n_parts, client):
-    """The problem, by columns as parts have them, and the same in partitions."""
+    """The problem, and the same in partitions, both from the same arrays."""
     X, y = matrix(problem), np.array(problem.y)
     weights = None if np.all(problem.weights == problem.weights[0]) else np.array(problem.weights)
     options = dict(loss=problem.loss, regularizer=problem.regularizer, fit_intercept=problem.fit_intercept)
@@ -81,8 +81,7 @@ def pair(problem, n_parts, client):
         [da.from_array(block, chunks=block.shape, asarray=False) for block in blocks if block.shape[0]]
     )
     parted = PartitionedProblem(parts, y, sample_weight=weights, client=client, **options)
-    local = scipy.sparse.csc_array(X) if scipy.sparse.issparse(X) else X
-    return ss.Problem(local, y, sample_weight=weights, **options), parted
+    return ss.Problem(X, y, sample_weight=weights, **options), parted
 
 
 def lasso(n=60, d=300, seed=0, fraction=0.05, loss="squared", **options):

@@ -2,13 +2,17 @@
 
     q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
 
-The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. Sparse columns are copied
-next to each other where there is room. Sweeps go over the columns in a new random order each time, which took a sixth
-of the sweeps of a fixed order (measured, Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in
-the same order again and again. Some neighbours stay together, though: to jump to a new place in memory takes as long as
-a short column. Where sweeps are slow, conjugate gradients go for the minimiser among the coordinates that are not zero;
-and when all this has taken the time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may
-take for ever where columns nearly depend on each other.
+The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. An intercept is no column: it
+is always at its best, -<1, rho> / D more than it was, D = <1, d>, and all columns are as if centred:
+
+    g_k = <a_k, rho> - m_k <1, rho> / D ,   curvature |a_k|_d^2 - m_k^2 / D ,   m_k = <a_k, d>
+
+Sparse columns are copied next to each other where there is room. Sweeps go over the columns in a new random order each
+time, which took a sixth of the sweeps of a fixed order (measured, Lasso on 5,000 words): a fixed one, random or not,
+meets correlated columns in the same order again and again. Some neighbours stay together, though: to jump to a new
+place in memory takes as long as a short column. Where sweeps are slow, conjugate gradients go for the minimiser among
+the coordinates that are not zero; and when all this has taken the time of a Gram matrix of the coordinates that move,
+that is what finds it: sweeps may take for ever where columns nearly depend on each other.
 """
 
 from __future__ import annotations
@@ -52,6 +56,9 @@ _WAYS = 1.0, 0.3, 0.1, 0.03
 # Columns that stay together in a sweep, at most; and groups of these, at least.
 _NEIGHBOURS, _GROUPS = 8, 500
 
+# Curvature of a centred column, as a part of what it has as it is, at least.
+_LEAST = 1e-10
+
 # Sweeps over those that moved are repeated until the largest gain is this part of that among all of W.
 _PART = 0.1
 
@@ -81,7 +88,7 @@ def _lengths(columns: Any, members: Integers) -> Integers:
 
 
 @jit
-def _copy_entries(columns: Any, members: Integers, places: NDArray[np.uint32], values: Any) -> None:
+def _copy_entries(columns: Any, members: Integers, places: Any, values: Any) -> None:
     """Write the entries of some columns one after the other, and where they are."""
     at = 0
     for t in range(members.size):
@@ -91,14 +98,15 @@ def _copy_entries(columns: Any, members: Integers, places: NDArray[np.uint32], v
 
 
 class Copy:
-    """The sparse columns of W next to each other, as columns of their own; extended as members join W.
+    """The columns of W next to each other, as columns of their own; extended as members join W.
 
-    Of ``columns`` that have ``n_entries`` together, and values of a ``dtype``.
+    All columns together have ``n_entries``.
     """
 
-    def __init__(self, columns: Lines, n_samples: int, n_entries: int, dtype: Any) -> None:
-        self._columns, self._n_samples, self._n_entries = columns, n_samples, n_entries
-        self._values, self._places, self._starts = np.empty(0, dtype), np.empty(0, np.uint32), np.zeros(1, np.uint64)
+    def __init__(self, columns: Sparse, n_entries: int) -> None:
+        self._columns, self._n_entries = columns, n_entries
+        self._values, self._places = np.empty(0, columns.values.dtype), np.empty(0, columns.indices.dtype)
+        self._starts = np.zeros(1, np.uint64)
 
     def of(self, members: Integers) -> Sparse:
         """Return the columns of these members, those of the last time first."""
@@ -113,7 +121,7 @@ class Copy:
         found = self._values[:end], self._places[:end], self._starts[:]
         for array in found:
             array.flags.writeable = False  # as those of a design: one compiled version of what reads them
-        return Sparse(*found, self._n_samples)
+        return Sparse(*found, self._columns.length)
 
 
 def _extended(array: Any, size: int) -> Any:
@@ -125,31 +133,17 @@ def _extended(array: Any, size: int) -> Any:
 class Columns(NamedTuple):
     """Those of W, lines ``names[k]``, and what a step on one changes.
 
-    ``weights`` are d, or a single one where all are alike; ``curvature`` is |a_k|_d^2 + l2_k, negative where it is not
-    known yet.
+    ``weights`` are d, perhaps all ``alike``; ``total`` is D, infinite where there is no intercept. ``sums`` are m_k and
+    ``curvature`` the curvatures with l2_k; negative where neither is known yet.
     """
 
     lines: Any
     names: Integers
     weights: Array
+    alike: bool
+    total: float
+    sums: Array
     curvature: Array
-
-
-@jit
-def _move(columns: Columns, k: int, change: float, rho: Array) -> None:
-    """rho += d * a_k times a change of x_k."""
-    if columns.weights.size == 1:
-        add(columns.lines, columns.names[k], change * columns.weights[0], rho)
-    else:
-        add_weighted(columns.lines, columns.names[k], change, columns.weights, rho)
-
-
-@jit
-def _curvature(columns: Columns, k: int) -> float:
-    """|a_k|_d^2."""
-    if columns.weights.size == 1:
-        return float(columns.weights[0] * sum_of_squares(columns.lines, columns.names[k]))
-    return float(squared_norm(columns.lines, columns.names[k], columns.weights))
 
 
 @jit
@@ -167,20 +161,30 @@ def _sweep(
 
     Lists those that are not zero, or gained, in ``active``; returns how many these are, and the largest gain, twice.
     """
-    n_active, largest, curvature = 0, 0.0, columns.curvature
+    n_active, largest = 0, 0.0
+    lines, names, weights, alike, total, sums, curvature = columns
+    excess = np.sum(rho) if total < math.inf else 0.0
     for t in range(places.size):
         k = places[t]
-        g = dot(columns.lines, columns.names[k], rho)
+        j = names[k]
         if curvature[k] < 0.0:
-            curvature[k] = _curvature(columns, k) + reg.l2[k]
+            square = weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights)
+            sums[k] = dot(lines, j, weights) if total < math.inf else 0.0
+            # Of a column that hardly varies nothing is left but rounding; more curvature than there is does no harm.
+            curvature[k] = max(square - sums[k] * sums[k] / total, _LEAST * square) + reg.l2[k]
         if curvature[k] == 0.0:
             continue
+        g = dot(lines, j, rho) - excess / total * sums[k]
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
         gain = gain_of(reg, k, x[k], g, curvature[k], change, by_slope)
         largest = max(largest, gain)
         if gain > floor:
             x[k] += change
-            _move(columns, k, change, rho)
+            if alike:
+                add(lines, j, change * weights[0], rho)
+            else:
+                add_weighted(lines, j, change, weights, rho)
+            excess += change * sums[k]
         if x[k] != 0.0 or gain > floor:
             active[n_active] = k
             n_active += 1
@@ -244,6 +248,7 @@ def descend_by_columns(
     price: Price,
     reg: Separable,
     weights: Array,
+    intercept: bool,
     x: Array,
     rho: Array,
     enough: float,
@@ -251,17 +256,18 @@ def descend_by_columns(
     max_sweeps: int,
     rent: float = 0.0,
     by_slope: bool = False,
-) -> tuple[int, float, float]:
+) -> tuple[float, int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
     Sweeps over all of W, the lines of these names, and then over those that moved or are not zero. x and the residual
     rho = r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that sweeps have taken since
-    the last Gram matrix, in this model and others. ``by_slope``: see `gain_of`. Returns how many steps were tried, the
-    rent, and the time that all of this takes.
+    the last Gram matrix, in this model and others. ``by_slope``: see `gain_of`. Returns what the intercept has changed
+    by, how many steps were tried, the rent, and the time that all of this takes.
     """
-    n, d = names.size, weights[:1] if are_alike(weights) else weights[:]
-    d.flags.writeable = False  # as those of a problem: one compiled version of what reads them
-    columns = Columns(lines, names, d, np.full(n, -1.0))
+    n, weights = names.size, weights[:]
+    weights.flags.writeable = False  # as those of a problem: one compiled version of what reads them
+    total = float(np.sum(weights)) if intercept else math.inf
+    columns = Columns(lines, names, weights, are_alike(weights), total, np.zeros(n), np.full(n, -1.0))
     held, everywhere, room = _Held(lines, weights), np.arange(n), np.empty(n, np.int64)
     n_steps, spent, gains, n_since = 0, 0.0, [math.inf] * _WATCHED, 0
     floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
@@ -292,7 +298,9 @@ def descend_by_columns(
                     _go_towards(columns, orthant_of(reg, x), x, rho)
                     cost = _ITERATIONS * of_sweep
                     rent, spent = rent + cost, spent + cost
-    return n_steps, rent, spent
+    shift = -float(np.sum(rho)) / total
+    rho += shift * weights
+    return shift, n_steps, rent, spent
 
 
 def _n_sweeps_left(gains: list[float], enough: float) -> float:
@@ -321,9 +329,13 @@ def _solve_on_gram(
     columns: Columns, reg: Separable, places: Integers, held: _Held, x: Array, rho: Array, enough: float, by_slope: bool
 ) -> None:
     """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
-    names, at, g = columns.names[places], x[places], np.empty(places.size)
+    names, sums, at, g = columns.names[places], columns.sums[places], x[places], np.empty(places.size)
     dots(columns.lines, names, rho, g)
-    solve_on_gram(reg.at(places), at, g, held.block(names), enough, by_slope)
+    g -= np.sum(rho) / columns.total * sums
+    matrix = held.block(names)
+    if columns.total < math.inf:
+        matrix -= np.outer(sums, sums / columns.total)
+    solve_on_gram(reg.at(places), at, g, matrix, enough, by_slope)
     change = np.zeros_like(rho)
     combine(columns.lines, names, at - x[places], change)
     rho += columns.weights * change
@@ -336,17 +348,17 @@ def _go_towards(columns: Columns, orthant: Orthant, x: Array, rho: Array) -> Non
     Coordinates that would change their sign stop at zero; where that does not lower the model, it goes a part of the
     way, and at last only as far as the first coordinate can, which always does.
     """
-    places, names = orthant.places, columns.names[orthant.places]
+    places, names, sums = orthant.places, columns.names[orthant.places], columns.sums[orthant.places]
     c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
     dots(columns.lines, names, rho, c)
-    c += orthant.slope
+    c += orthant.slope - np.sum(rho) / columns.total * sums
 
     def times(v: Array) -> Array:
         move[:] = 0.0
         combine(columns.lines, names, v, move)
         np.multiply(move, columns.weights, out=move)
         dots(columns.lines, names, move, image)
-        return image + orthant.l2 * v
+        return image - np.sum(move) / columns.total * sums + orthant.l2 * v
 
     step = conjugate_gradients(times, -c, 1.0 / columns.curvature[places], 1e-3, _ITERATIONS)
     moving = step != 0.0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._intercept import shift_sums
-from surestep.lines import Lines, curved_product, products_and_norms
+from surestep.lines import Lines, Sparse, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Copy, combine, descend_by_columns, dots
@@ -200,19 +200,21 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     @cached_property
     def _copy(self) -> Copy:
-        return Copy(self._columns, self._z.size, int(np.sum(self.lengths())), self._problem.design.dtype)
+        columns = self._problem.design.columns
+        assert isinstance(columns, Sparse)
+        return Copy(columns, self.n_entries())
 
-    def _lines_of(self, members: Integers) -> tuple[Lines, Integers]:
-        """Return lines that are good to read again and again, and which of them these members are.
+    def _lines_of(self, features: Integers) -> tuple[Lines, Integers]:
+        """Return lines that are good to read again and again, and which of them these features are.
 
-        Sparse ones next to each other; where X is there twice, there is room only for a part of them.
+        Sparse columns next to each other; where X is there twice, there is room only for a part of them.
         """
         design = self._problem.design
         most = design.nnz // 4 if design.has_rows else math.inf
-        if not design.is_sparse or int(np.sum(self.lengths()[members])) > most:
+        if not design.is_sparse or int(np.sum(design.column_lengths[features])) > most:
             self._put_away("_copy")
-            return self._columns, members
-        return self._copy.of(members), np.arange(members.size)
+            return design.columns, features
+        return self._copy.of(features), np.arange(features.size)
 
     def _put_away(self, *names: str) -> None:
         """Make room; they are made again when asked for."""
@@ -355,14 +357,30 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
         self._put_away("_gram", "_products", "_sampled")
-        x, lines, names = x.copy(), *self._lines_of(members)
+        is_feature = members < self._problem.n_features
+        after, lines, names = x.copy(), *self._lines_of(members[is_feature])
         price = Price.of(members.size, self._counts.of(members), self._counts.dense)
-        rho, weights = self._model_r.copy(), self._weights
-        n_steps, self._rent, spent = descend_by_columns(
-            lines, names, price, reg, weights, x, rho, enough, self._rng, max_sweeps, self._rent, self._curved
+        at, rho, reg = x[is_feature], self._model_r.copy(), reg.at(np.flatnonzero(is_feature))
+        intercept, weights = self._problem.fit_intercept, self._weights
+        shift, n_steps, self._rent, spent = descend_by_columns(
+            lines,
+            names,
+            price,
+            reg,
+            weights,
+            intercept,
+            at,
+            rho,
+            enough,
+            self._rng,
+            max_sweeps,
+            self._rent,
+            self._curved,
         )
+        after[is_feature] = at
+        after[~is_feature] += shift
         self._spent += spent
-        return x, n_steps
+        return after, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:
         price, n = self._price(matrix), self._problem.n_coordinates
