@@ -79,15 +79,6 @@ def combine(columns: Any, members: Integers, x: Array, out: Array) -> None:
 
 
 @jit
-def _lengths(columns: Any, members: Integers) -> Integers:
-    """Return the numbers of entries of some columns."""
-    out = np.empty(members.size, np.int64)
-    for t in range(members.size):
-        out[t] = n_entries(columns, members[t])
-    return out
-
-
-@jit
 def _copy_entries(columns: Any, members: Integers, places: Any, values: Any) -> None:
     """Write the entries of some columns one after the other, and where they are."""
     at = 0
@@ -111,8 +102,8 @@ class Copy:
     def of(self, members: Integers) -> Sparse:
         """Return the columns of these members, those of the last time first."""
         new, begin = members[self._starts.size - 1 :], int(self._starts[-1])
-        ends = self._starts[-1] + np.cumsum(_lengths(self._columns, new), dtype=np.uint64)
-        self._starts = np.concatenate([self._starts, ends])
+        lengths = self._columns.starts[new + 1] - self._columns.starts[new]
+        self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum(lengths)])
         end = int(self._starts[-1])
         if end > self._values.size:
             room = min(2 * end, self._n_entries)
