@@ -63,8 +63,30 @@ def test_x_follows_from_u_under_every_penalty(loss, fit_intercept):
     A = scipy.sparse.csr_array((rows.values, rows.indices, rows.starts.astype(int)), shape=(120, 60))
     for l2 in (0.5, 0.02, 0.1):
         dual.minimise(l2, 0.0, 4)
-        x, u, _ = dual._state
+        x, u, *_ = dual._state
         np.testing.assert_allclose(x[:60], -A.T @ (problem.weights * u) / l2, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(LOSSES)),
+    st.integers(0, 2**32 - 1),
+    st.floats(-6.0, 6.0),
+    st.floats(-6.0, 2.0),
+    st.integers(1, 60),
+)
+def test_what_rounding_hides_of_the_gap_stays_within_its_bound(loss, seed, size, strength, n_sweeps):
+    problem, l2 = problem_of(loss, seed=seed, weighted=True, n=30, d=10, sparse=False), 10.0**strength
+    X = problem.design.rows.values * 10.0**size
+    y, weights = problem.y, problem.weights
+    problem = ss.Problem(X, y, loss, ss.L2(l2), sample_weight=weights)
+    dual = Dual(problem, 0.0)
+    for strength in (10.0 * l2, l2):  # as on a path
+        dual.minimise(strength, 0.0, n_sweeps)
+        x, u, _, squares = (v.astype(np.longdouble) for v in dual._state)
+        assert x @ x <= squares[1] * (1.0 + 1e-9)
+        e = x + X.T.astype(np.longdouble) @ (problem.weights * u) / strength
+        assert strength * (e @ e) / 2 <= dual.hidden
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -16,6 +16,7 @@ multipliers): it is one more feature of every row.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._jit import jit
+from surestep.bounds.tracker import EPS
 from surestep.lines import add, dot
 from surestep.problem import Problem
 
@@ -41,18 +43,23 @@ _FIRST, _WATCHED = 2, 3
 
 
 class State(NamedTuple):
-    """x, with the intercept if there is one; and of each sample u and the margin at which it is the derivative."""
+    """x, with the intercept if there is one; and of each sample u and the margin at which it is the derivative.
+
+    Of the features in x: the sum of their squares, and the largest that has been.
+    """
 
     x: Array
     u: Array
     margins: Array
+    squares: Array
 
 
 @jit
 def _root(loss: Any, z: float, y: float, u: float, slope: float, c: float) -> tuple[float, float]:
     """Root t of t + c loss'(t) = z + c u, and loss'(t), given the slope loss'(z).
 
-    By Newton's method, in a bracket that is there because loss' rises.
+    By Newton's method, in a bracket that is there because loss' rises; no further than rounding lets it be seen, or a
+    step on a long row with a weak penalty, whose c is large, could end anywhere in the bracket.
     """
     excess = c * (slope - u)
     low, high = z - max(excess, 0.0), z - min(excess, 0.0)
@@ -61,7 +68,8 @@ def _root(loss: Any, z: float, y: float, u: float, slope: float, c: float) -> tu
         t = next_t
         slope = losses.derivative(loss, t, y)
         left = t - z + c * (slope - u)
-        if abs(left) <= _ACCURACY * abs(t - z):
+        rounding = EPS * (abs(t) + abs(z) + c * (abs(t) + abs(y) + abs(u)))
+        if abs(left) <= max(_ACCURACY * abs(t - z), rounding):
             break
         if left > 0.0:
             high = t
@@ -89,13 +97,14 @@ def _sweep(
 
     ``norms`` are squared; there is no intercept where its penalty is 0.
     """
-    x, u, margins = state
-    gap, b = 0.0, x.size - 1
+    x, u, margins, squares = state
+    gap, b, square, largest = 0.0, x.size - 1, squares[0], squares[1]
     for t in range(order.size):
         i = order[t]
         if weights[i] == 0.0:
             continue
-        z, c = dot(rows, i, x), weights[i] * norms[i] / l2
+        product, c = dot(rows, i, x), weights[i] * norms[i] / l2
+        z = product
         if l2_intercept > 0.0:
             z, c = z + x[b], c + weights[i] / l2_intercept
         slope = losses.derivative(loss, z, y[i])
@@ -105,9 +114,13 @@ def _sweep(
         gap += 0.5 * weights[i] * (slope - u[i]) * (z - margins[i])
         margins[i], after = _root(loss, z, y[i], u[i], slope, c)
         change, u[i] = weights[i] * (after - u[i]), after
-        add(rows, i, -change / l2, x)
+        step = -change / l2
+        add(rows, i, step, x)
+        square += step * (2.0 * product + step * norms[i])
+        largest = max(largest, square)
         if l2_intercept > 0.0:
             x[b] -= change / l2_intercept
+    squares[0], squares[1] = square, largest
     return gap
 
 
@@ -117,21 +130,33 @@ class Dual:
     def __init__(self, problem: Problem, b: float) -> None:
         self._problem, self._rows, n = problem, problem.design.rows, problem.n_samples
         self._norms = problem.design.row_squares
-        self._state, self._l2 = State(np.zeros(problem.n_coordinates), np.zeros(n), np.zeros(n)), 0.0
+        self._state = State(np.zeros(problem.n_coordinates), np.zeros(n), np.zeros(n), np.zeros(2))
+        self._l2 = self._lost = 0.0
         if problem.fit_intercept:
             self._state.x[-1] = b
         self._rng = np.random.default_rng(0)
         self._gaps: list[float] = []  # as sweeps saw them, for this penalty
+
+    @property
+    def hidden(self) -> float:
+        """What the gap may be more than that of (x, u), because of rounding x does not quite follow from u.
+
+        Every change of x loses an ulp or two of its length. With e for what x is off by, X^T r = -l2 (x - e), and the
+        gap has l2 |e|^2 / 2 more.
+        """
+        return 0.5 * self._l2 * (4.0 * EPS * self._lost) ** 2
 
     def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, Array, int, float]:
         """Return x, u, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
 
         That is when, at the pace so far, those that are left would not get there.
         """
-        problem, (x, u, _) = self._problem, self._state
+        problem, (x, u, _, squares) = self._problem, self._state
         if l2 != self._l2:
-            x[: problem.n_features] *= self._l2 / l2  # it follows from u
-            self._l2, self._gaps = l2, []
+            ratio = self._l2 / l2  # x follows from u
+            x[: problem.n_features] *= ratio
+            squares *= ratio**2
+            self._l2, self._gaps, self._lost = l2, [], ratio * self._lost
         l2_intercept = around = 0.0
         if problem.fit_intercept:  # a penalty that makes it count as much as all features together
             mean = float(problem.weights @ self._norms)
@@ -141,6 +166,7 @@ class Dual:
         gaps, n_before = self._gaps, len(self._gaps)
         while len(gaps) - n_before < max_sweeps:
             gaps.append(_sweep(self._rows, *data, self._order(), l2, l2_intercept, self._state))
+            self._lost += problem.n_samples * math.sqrt(squares[1])
             if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
                 around, x[-1] = x[-1], 2.0 * x[-1] - around
             gap, n_watched = gaps[-1], len(gaps) - _FIRST

@@ -33,10 +33,11 @@ class Everywhere(Rounds):
         super().__init__(problem, x, samples, samples.n_entries())
         self._all = np.arange(problem.n_coordinates)
         self._newton = Newton(problem, samples, from_zero=not np.any(x[: problem.n_features]))
-        # u as dual coordinate descent left it, if that is where x comes from: x follows from it, and the gap is smaller
-        # than with the derivatives at z. What the last sweep saw of it.
-        self._u: Array | None = None
-        self._dual_gap = math.inf
+        # u as dual coordinate descent left it, or begins with, if that is where x comes from: x follows from it, and
+        # the gap is smaller than with the derivatives at z. What the last sweep saw of it, and what rounding hides.
+        begins = self._newton.n_sweeps > 0.0 and not problem.fit_intercept
+        self._u: Array | None = np.zeros(problem.n_samples) if begins else None
+        self._dual_gap, self._hidden = math.inf, 0.0
         # The last step by a matrix, which learns from it: where it began, with what gradient.
         self._began: tuple[Array, Array] | None = None
         # Products with the Hessian for the last step, and the gap before it.
@@ -67,18 +68,19 @@ class Everywhere(Rounds):
         return self._u is None and self._steepest == 0.0
 
     def _look(self, moved: bool = True) -> None:
-        if moved:
-            if self._u is None:
-                self._balance()
-                self._samples.residuals()
-            else:
-                self._samples.take(self._u)
+        l2 = self._problem.penalty.l2
+        if moved and self._u is not None:
+            self._samples.take(self._u)
+            self._gradient = -l2 * self.x
+        elif moved:
+            self._balance()
+            self._samples.residuals()
             self._gradient = self._samples.gradient(self._all)
             self._n_read += self._n_entries
             if self._problem.fit_intercept:
                 self._gradient[-1] = 0.0  # up to rounding it is
-        self._steepest, *terms = _penalty_terms(self._problem.penalty.l2, self.x, self._gradient)
-        self._put_gap(*terms)
+        self._steepest, tau, penalties, gap = _penalty_terms(l2, self.x, self._gradient)
+        self._put_gap(tau, penalties, gap + (self._hidden if self._u is not None else 0.0))
 
     # --- A round
 
@@ -142,7 +144,7 @@ class Everywhere(Rounds):
         enough = _NEAR * self._target * min(self._dual_gap / self._gap.gap, 1.0)
         b = float(self.x[-1]) if problem.fit_intercept else 0.0
         l2 = float(problem.penalty.l2[0])
-        after, u, n_done, self._dual_gap = self._samples.minimise_by_dual(l2, b, enough, newton.n_sweeps)
+        after, u, n_done, self._dual_gap, self._hidden = self._samples.minimise_by_dual(l2, b, enough, newton.n_sweeps)
         newton.n_sweeps = newton.n_sweeps - n_done if self._dual_gap <= enough else 0.0
         # With an intercept u would have to add up to nothing.
         self._u = u if newton.n_sweeps > 0.0 and not problem.fit_intercept else None

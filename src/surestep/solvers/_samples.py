@@ -127,8 +127,8 @@ class Samples(Protocol):
 
     def minimise_by_dual(
         self, l2: float, b: float, enough: float, max_sweeps: float
-    ) -> tuple[Array, Array, int, float]:
-        """See `Dual.minimise`, where the rows are whole; from the intercept b on."""
+    ) -> tuple[Array, Array, int, float, float]:
+        """See `Dual.minimise` and `Dual.hidden`, where the rows are whole; from the intercept b on."""
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         """See `OverSamples.minimise`, where the rows are whole."""
@@ -408,10 +408,10 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def minimise_by_dual(
         self, l2: float, b: float, enough: float, max_sweeps: float
-    ) -> tuple[Array, Array, int, float]:
+    ) -> tuple[Array, Array, int, float, float]:
         if self._dual is None:
             self._dual = Dual(self._problem, b)
-        return self._dual.minimise(l2, enough, max_sweeps)
+        return *self._dual.minimise(l2, enough, max_sweeps), self._dual.hidden
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         return self._served(l2).minimise(self._r, enough)
