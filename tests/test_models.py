@@ -18,6 +18,7 @@ from surestep.regularizers import Separable
 from surestep.solvers import _columns, _gram, _on_gram
 from surestep.solvers._gram import Gram, Products
 from surestep.solvers._prices import Price
+from surestep.solvers._samples import LocalSamples
 from zoo import design
 
 
@@ -59,6 +60,29 @@ def test_gram_matrix_of_all_dense_columns(weights, order):
     np.testing.assert_allclose(matrix, (A.T @ (weights[:, None] * A))[::order, ::order], atol=1e-13)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.booleans(), st.floats(-16.0, 16.0))
+def test_products_in_single_precision_are_near_and_stay_positive(seed, intercept, size):
+    """Columns of which some depend on others, of any size: where it is none for single precision, it is double."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((300, 20)) * 10.0**size
+    A[:, 1], A[:, 2] = A[:, 0], 0.0
+    A[:, 3] = A[:, 4] + 1e-3 * A[:, 5]
+    columns = ss.Problem(A, np.ones(300), fit_intercept=intercept).columns
+    A = np.column_stack([A, np.ones(300)]) if intercept else A
+    members, weights = rng.permutation(A.shape[1]), rng.random(300)
+    gram = Gram(Products(columns, 300, weights, single=True))
+    for n in (5, 6, A.shape[1]):
+        weights[rng.permutation(300)[: rng.choice([10, 300])]] *= rng.random()  # brought up to date, or computed anew
+        matrix, chosen = gram.of(members[:n]), A[:, members[:n]] * np.sqrt(weights)[:, None]
+        lengths = np.linalg.norm(chosen, axis=0)
+        lengths[lengths == 0.0] = 1.0
+        found = matrix / lengths[:, None] / lengths
+        np.testing.assert_allclose(found, (chosen / lengths).T @ (chosen / lengths), atol=2e-5)
+        np.testing.assert_array_equal(matrix, matrix.T)
+        assert np.min(np.linalg.eigvalsh(found)) > -1e-12
+
+
 def test_gram_products_of_some_lines_at_a_time(monkeypatch):
     A, problem = design(3, 400, 20, True, False)
     monkeypatch.setattr(_gram, "CACHED", 50)
@@ -98,16 +122,16 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     _on_gram.descend_on_gram(reg, x, g, np.diagonal(matrix) + reg.l2, matrix, 1e-24, 100_000)
     np.testing.assert_allclose(g, A.T @ (r + A @ x), atol=1e-9)
     problem = ss.Problem(A, np.ones(30))
-    y, rho = np.zeros(20), r.copy()
+    y, rho = np.zeros(20), np.zeros(30)
     rng = np.random.default_rng(0)
     price = Price.of(20, np.full(30, 20.0), True)
     shift, n_steps, _, spent = _columns.descend_by_columns(
-        problem.columns, np.arange(20), price, reg, np.ones(30), False, y, rho, 1e-24, rng, 5_000, rent
+        problem.columns, np.arange(20), price, reg, np.ones(30), A.T @ r, None, y, rho, 1e-24, rng, 5_000, rent
     )
     assert shift == 0.0
     assert n_steps < 5_000 * 20
     assert spent > 0.0
-    np.testing.assert_allclose(rho, r + A @ y, atol=1e-9)
+    np.testing.assert_allclose(rho, A @ y, atol=1e-9)
     np.testing.assert_allclose(x, y, atol=1e-8)
 
 
@@ -144,6 +168,42 @@ def test_a_copy_of_columns_grows(dtype):
         np.testing.assert_array_equal(found.T, A[:, members[:n]])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_copy_of_dense_columns_grows_and_is_single_where_they_fit(dtype):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 20)).astype(dtype)
+    members = rng.permutation(20)
+    copy = _columns.DenseCopy(ss.Problem(np.asfortranarray(A), np.ones(30)).columns)
+    for n in (5, 9, 9, 20):
+        lines = copy.of(members[:n])
+        assert lines.values.dtype == np.float32
+        np.testing.assert_array_equal(lines.values.T, A[:, members[:n]].astype(np.float32))
+    for large in (1e20, 1e-20):
+        A[:, members[6]] = large
+        copy = _columns.DenseCopy(ss.Problem(np.asfortranarray(A), np.ones(30)).columns)
+        for n, kind in ((5, np.float32), (9, dtype), (20, dtype)):
+            lines = copy.of(members[:n])
+            assert lines.values.dtype == kind
+            np.testing.assert_array_equal(lines.values.T, A[:, members[:n]].astype(kind))
+
+
+@pytest.mark.parametrize("size", [1e-130, 1e-25, 1.0, 1e25, 1e130])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("by_gram", [True, False])
+def test_fits_to_dense_columns_of_any_size(loss, size, by_gram, monkeypatch):
+    """Single precision serves models only: what is reached, and certified, does not depend on it."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((400, 60)) * size
+    A[:, 1] = A[:, 0] + 1e-4 * A[:, 2]
+    y = np.sign(A[:, :9].sum(axis=1) + size * rng.standard_normal(400))
+    problem = ss.Problem(A, y, loss)
+    monkeypatch.setattr(LocalSamples, "pays", lambda *_: by_gram)
+    problem = problem.with_regularizer(ss.L1(0.02 * np.max(np.abs(problem.gradient(np.zeros(60))))))
+    result = ss.minimize(problem, tol=1e-10)
+    assert result.status is ss.Status.CONVERGED, result.message
+    assert problem.duality_gap(result.coef).gap <= 2e-10 * problem.objective_at_zero
+
+
 @settings(max_examples=100)
 @given(
     st.integers(0, 10_000),
@@ -163,10 +223,13 @@ def test_models_by_columns_end_where_they_are_lowest(seed, sparse, alike, interc
     B, price = A[:, members], Price.of(12, np.full(30, 12.0), not sparse)
     reg = Separable(np.full(12, 0.9), np.full(12, l2), np.full(12, -np.inf), np.full(12, np.inf))
     lines = ss.Problem(scipy.sparse.csc_array(A) if sparse else A, np.ones(30)).columns
-    x, rho = rng.normal(size=12), r.copy()
-    before, rng = x.copy(), np.random.default_rng(0)
-    shift, *_ = _columns.descend_by_columns(lines, members, price, reg, d, intercept, x, rho, 1e-24, rng, 5_000, rent)
-    np.testing.assert_allclose(rho, r + d * (B @ (x - before) + shift), atol=1e-8)
+    x, rho = rng.normal(size=12), np.zeros(30)
+    before, rng, excess = x.copy(), np.random.default_rng(0), np.sum(r) if intercept else None
+    shift, *_ = _columns.descend_by_columns(
+        lines, members, price, reg, d, B.T @ r, excess, x, rho, 1e-24, rng, 5_000, rent
+    )
+    np.testing.assert_allclose(rho, d * (B @ (x - before) + shift), atol=1e-8)
+    rho += r
     assert abs(np.sum(rho)) < 1e-8 if intercept else shift == 0.0
     g = B.T @ rho + reg.l2 * x
     assert np.all(np.where(x != 0.0, abs(g + reg.l1 * np.sign(x)), np.maximum(abs(g) - reg.l1, 0.0)) < 1e-7)
@@ -198,15 +261,18 @@ def test_a_jump_without_a_matrix_lowers_the_model_and_keeps_signs_and_bounds(see
     orthant = _on_gram.orthant_of(reg, x)
     is_still = np.max(abs(g[orthant.places] + orthant.slope), initial=0.0) < 1e-6
     reg = Separable(*(np.append(*pair) for pair in zip(reg, (0.0, 0.0, -np.inf, np.inf), strict=True)))
-    A, x, rho = np.pad(A, ((0, 1), (0, 1))), np.append(x, 1.0), np.append(r + A @ x, 0.0)
+    A, x, r = np.pad(A, ((0, 1), (0, 1))), np.append(x, 1.0), np.append(r, -1.0)
     A[-1, -1] = 1.0
-    before, value = x.copy(), value_of(A, reg, rho, x)
+    rho = A @ x
+    before, value = x.copy(), value_of(A, reg, r + rho, x)
     lines = ss.Problem(A, np.zeros(31), fit_intercept=False).columns
     curvature, size = np.sum(A * A, axis=0) + reg.l2, x.size
-    columns = _columns.Columns(lines, np.arange(size), np.ones(31), True, math.inf, np.zeros(size), curvature)
+    columns = _columns.Columns(
+        lines, np.arange(size), A.T @ r, 0.0, np.ones(31), True, math.inf, np.zeros(size), curvature
+    )
     _columns._go_towards(columns, _on_gram.orthant_of(reg, x), x, rho)
-    np.testing.assert_allclose(rho, np.append(r, -1.0) + A @ x, atol=1e-8)
-    assert is_still or value_of(A, reg, rho, x) < value
+    np.testing.assert_allclose(rho, A @ x, atol=1e-8)
+    assert is_still or value_of(A, reg, r + rho, x) < value
     assert np.all(x[before == 0.0] == 0.0)
     assert np.all((x >= reg.lower) & ((x * before >= 0.0) | (l1 == 0.0)))
     assert x[-1] == 1.0

@@ -104,9 +104,6 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
         self._tell("bend", least, caution, slack)
 
-    def settle(self) -> None:
-        self._tell("settle")
-
     def model_gradient(self, members: Integers) -> Array:
         gradient = self._ask("model_gradient", members)
         self._log.append(("model_gradient", (members,)))
@@ -155,8 +152,10 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def pays(self, members: Integers, growing: bool) -> bool:
         return bool(self._ask("pays", members, growing)) if self.whole else True
 
-    def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
-        after, n_steps = self._ask("descend", reg, members, x, enough, max_sweeps)
+    def descend(
+        self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
+    ) -> tuple[Array, int]:
+        after, n_steps = self._ask("descend", reg, members, x, g, enough, max_sweeps)
         return after, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:

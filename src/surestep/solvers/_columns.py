@@ -1,18 +1,22 @@
 """Quadratic models on a working set W by its columns, where W is too large for its Gram matrix to pay.
 
-    q(x) = <r0, A_W (x - x0)> + |A_W (x - x0)|_d^2 / 2 + psi(x)
+    q(x) = <g0, x - x0> + |A_W (x - x0)|_d^2 / 2 + psi(x) ,    g0 = A_W^T r0
 
-The model's own residual rho = r0 + d * A_W (x - x0) is kept; a step reads a column twice. An intercept is no column: it
-is always at its best, -<1, rho> / D more than it was, D = <1, d>, and all columns are as if centred:
+What the residual has changed by, rho = d * A_W (x - x0), is kept; a step reads a column twice. An intercept is no
+column: it is always at its best, and with E = <1, r0 + rho> it is -E / D more than it was, D = <1, d>, and all columns
+are as if centred:
 
-    g_k = <a_k, rho> - m_k <1, rho> / D ,   curvature |a_k|_d^2 - m_k^2 / D ,   m_k = <a_k, d>
+    g_k = g0_k + <a_k, rho> - m_k E / D ,   curvature |a_k|_d^2 - m_k^2 / D ,   m_k = <a_k, d>
 
-Sparse columns are copied next to each other where there is room. Sweeps go over the columns in a new random order each
-time, which took a sixth of the sweeps of a fixed order (measured, Lasso on 5,000 words): a fixed one, random or not,
-meets correlated columns in the same order again and again. Some neighbours stay together, though: to jump to a new
-place in memory takes as long as a short column. Where sweeps are slow, conjugate gradients go for the minimiser among
-the coordinates that are not zero; and when all this has taken the time of a Gram matrix of the coordinates that move,
-that is what finds it: sweeps may take for ever where columns nearly depend on each other.
+Columns are copied next to each other where there is room; dense ones in single precision, which are read in half the
+time. What that loses is a part of the change, not of the gradient, which is computed anew for the next model.
+
+Sweeps go over the columns in a new random order each time, which took a sixth of the sweeps of a fixed order (measured,
+Lasso on 5,000 words): a fixed one, random or not, meets correlated columns in the same order again and again. Some
+neighbours stay together, though: to jump to a new place in memory takes as long as a short column. Where sweeps are
+slow, conjugate gradients go for the minimiser among the coordinates that are not zero; and when all this has taken the
+time of a Gram matrix of the coordinates that move, that is what finds it: sweeps may take for ever where columns nearly
+depend on each other.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from numpy.typing import NDArray
 
 from surestep._jit import jit
 from surestep.lines import (
+    Dense,
     Lines,
     Sparse,
     add,
@@ -37,7 +42,7 @@ from surestep.lines import (
     sum_of_squares,
 )
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Products, block_of
+from surestep.solvers._gram import Gram, Products, block_of, fits_single
 from surestep.solvers._on_gram import Orthant, orthant_of, solve_on_gram
 from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
@@ -115,21 +120,44 @@ class Copy:
         return Sparse(*found, self._columns.length)
 
 
+class DenseCopy:
+    """Dense columns of W next to each other, in single precision if they fit; extended as members join W."""
+
+    def __init__(self, columns: Dense) -> None:
+        self._columns, self._n = columns.values, 0
+        self._values: Any = np.empty((0, columns.values.shape[1]), np.float32)
+
+    def of(self, members: Integers) -> Dense:
+        """Return the columns of these members, those of the last time first."""
+        n, new = members.size, self._columns[members[self._n :]]
+        if self._values.dtype != new.dtype and not fits_single(new):
+            self._values, self._n, new = np.empty((0, new.shape[1])), 0, self._columns[members]
+        if n > self._values.shape[0]:
+            self._values = _extended(self._values[: self._n], min(2 * n, self._columns.shape[0]))
+        self._values[self._n : n], self._n = new, n
+        found = self._values[:n]
+        found.flags.writeable = False  # as those of a design: one compiled version of what reads them
+        return Dense(found)
+
+
 def _extended(array: Any, size: int) -> Any:
-    out = np.empty(size, array.dtype)
-    out[: array.size] = array
+    out = np.empty((size, *array.shape[1:]), array.dtype)
+    out[: array.shape[0]] = array
     return out
 
 
 class Columns(NamedTuple):
     """Those of W, lines ``names[k]``, and what a step on one changes.
 
-    ``weights`` are d, perhaps all ``alike``; ``total`` is D, infinite where there is no intercept. ``sums`` are m_k and
-    ``curvature`` the curvatures with l2_k; negative where neither is known yet.
+    ``gradient`` is g0, ``excess`` <1, r0>. ``weights`` are d, perhaps all ``alike``; ``total`` is D, infinite where
+    there is no intercept. ``sums`` are m_k and ``curvature`` the curvatures with l2_k; negative where neither is known
+    yet.
     """
 
     lines: Any
     names: Integers
+    gradient: Array
+    excess: float
     weights: Array
     alike: bool
     total: float
@@ -153,8 +181,9 @@ def _sweep(
     Lists those that are not zero, or gained, in ``active``; returns how many these are, and the largest gain, twice.
     """
     n_active, largest = 0, 0.0
-    lines, names, weights, alike, total, sums, curvature = columns
-    excess = np.sum(rho) if total < math.inf else 0.0
+    lines, names, gradient, excess, weights, alike, total, sums, curvature = columns
+    if total < math.inf:
+        excess += np.sum(rho)
     for t in range(places.size):
         k = places[t]
         j = names[k]
@@ -165,7 +194,7 @@ def _sweep(
             curvature[k] = max(square - sums[k] * sums[k] / total, _LEAST * square) + reg.l2[k]
         if curvature[k] == 0.0:
             continue
-        g = dot(lines, j, rho) - excess / total * sums[k]
+        g = gradient[k] + dot(lines, j, rho) - excess / total * sums[k]
         change = gradient_step(reg, k, x[k], g, 1.0 / curvature[k]) - x[k]
         gain = gain_of(reg, k, x[k], g, curvature[k], change, by_slope)
         largest = max(largest, gain)
@@ -239,7 +268,8 @@ def descend_by_columns(
     price: Price,
     reg: Separable,
     weights: Array,
-    intercept: bool,
+    gradient: Array,
+    excess: float | None,
     x: Array,
     rho: Array,
     enough: float,
@@ -250,15 +280,17 @@ def descend_by_columns(
 ) -> tuple[float, int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    Sweeps over all of W, the lines of these names, and then over those that moved or are not zero. x and the residual
-    rho = r0 + d * A_W (x - x0) are changed in place. ``rent`` is the time, in nanoseconds, that sweeps have taken since
-    the last Gram matrix, in this model and others. ``by_slope``: see `gain_of`. Returns what the intercept has changed
-    by, how many steps were tried, the rent, and the time that all of this takes.
+    Sweeps over all of W, the lines of these names, and then over those that moved or are not zero. x and rho, zero at
+    first, are changed in place; there is an intercept where there is an ``excess``. ``rent`` is the time, in
+    nanoseconds, that sweeps have taken since the last Gram matrix, in this model and others. ``by_slope``: see
+    `gain_of`. Returns what the intercept has changed by, how many steps were tried, the rent, and the time that all of
+    this takes.
     """
     n, weights = names.size, weights[:]
     weights.flags.writeable = False  # as those of a problem: one compiled version of what reads them
-    total = float(np.sum(weights)) if intercept else math.inf
-    columns = Columns(lines, names, weights, are_alike(weights), total, np.zeros(n), np.full(n, -1.0))
+    total, excess = (math.inf, 0.0) if excess is None else (float(np.sum(weights)), excess)
+    alike = are_alike(weights)
+    columns = Columns(lines, names, gradient, excess, weights, alike, total, np.zeros(n), np.full(n, -1.0))
     held, everywhere, room = _Held(lines, weights), np.arange(n), np.empty(n, np.int64)
     n_steps, spent, gains, n_since = 0, 0.0, [math.inf] * _WATCHED, 0
     floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
@@ -289,7 +321,7 @@ def descend_by_columns(
                     _go_towards(columns, orthant_of(reg, x), x, rho)
                     cost = _ITERATIONS * of_sweep
                     rent, spent = rent + cost, spent + cost
-    shift = -float(np.sum(rho)) / total
+    shift = -float(excess + np.sum(rho)) / total
     rho += shift * weights
     return shift, n_steps, rent, spent
 
@@ -306,7 +338,7 @@ class _Held:
     """The Gram matrix of the lines that were asked for so far."""
 
     def __init__(self, lines: Lines, weights: Array) -> None:
-        self._gram = Gram(Products(lines, weights.size, weights))
+        self._gram = Gram(Products(lines, weights.size, weights, single=True))
         self._held = np.empty(0, np.int64)
 
     def block(self, names: Integers) -> Array:
@@ -322,7 +354,7 @@ def _solve_on_gram(
     """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
     names, sums, at, g = columns.names[places], columns.sums[places], x[places], np.empty(places.size)
     dots(columns.lines, names, rho, g)
-    g -= np.sum(rho) / columns.total * sums
+    g += columns.gradient[places] - (columns.excess + np.sum(rho)) / columns.total * sums
     matrix = held.block(names)
     if columns.total < math.inf:
         matrix -= np.outer(sums, sums / columns.total)
@@ -342,7 +374,7 @@ def _go_towards(columns: Columns, orthant: Orthant, x: Array, rho: Array) -> Non
     places, names, sums = orthant.places, columns.names[orthant.places], columns.sums[orthant.places]
     c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
     dots(columns.lines, names, rho, c)
-    c += orthant.slope - np.sum(rho) / columns.total * sums
+    c += columns.gradient[places] + orthant.slope - (columns.excess + np.sum(rho)) / columns.total * sums
 
     def times(v: Array) -> Array:
         move[:] = 0.0

@@ -14,8 +14,9 @@ from surestep.lines import Dense, Lines, WithIntercept, dot, entry, n_entries
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Samples that a product of dense columns takes at a time, at least; entries that stay in the cache.
-_FEWEST_SAMPLES, CACHED = 256, 2**18
+# Samples that a product of dense columns takes at a time, at least, and that make single precision worth while; entries
+# that stay in the cache.
+FEWEST_SAMPLES, CACHED = 256, 2**18
 
 # So few sparse columns are multiplied with all of W one by one: to gather W by rows takes as long.
 _FEW = 8
@@ -28,6 +29,10 @@ _ROOM = 8
 
 # Side of the tiles by which a matrix is mirrored.
 _TILE = 32
+
+# Numbers between this and its inverse have squares in single precision, and sums of these. What its rounding may take
+# from the diagonal, as a part of it, is added: a matrix that nearly is not positive must not become one that is not.
+_LARGE, _RIDGE = 1e15, 1e-5
 
 
 class Rows(NamedTuple):
@@ -163,15 +168,17 @@ class Products:
     """The products that make a Gram matrix, of columns in one place; ``weights`` are d, which may be changed.
 
     Sparse columns of W are gathered by rows; these are kept for other weights where W has at most ``n_kept`` entries.
+    Dense ones are multiplied in ``single`` precision where that will do: for models, whose steps are checked.
     """
 
-    def __init__(self, columns: Lines, n_samples: int, weights: Array, n_kept: int = 0) -> None:
+    def __init__(self, columns: Lines, n_samples: int, weights: Array, n_kept: int = 0, single: bool = False) -> None:
         self._columns, self._weights, self._used = columns, weights, weights.copy()
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
         self._n_samples = n_samples
         self._members = np.empty(0, np.int64)
         self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
+        self._single = single and self._dense is not None and n_samples >= FEWEST_SAMPLES
         self._n_kept = n_kept
         self._kept: Rows | None = None
 
@@ -189,7 +196,7 @@ class Products:
             return False
         if self._dense is not None:
             lines = self._gather(changed)
-            matrix += (lines * change[changed]) @ lines.T
+            matrix += self._rounded(lines * change[changed]) @ self._rounded(lines).T
         else:
             self._add_by_rows(change, self._counts, 0, matrix)
         mirror(matrix)
@@ -203,30 +210,44 @@ class Products:
             count_entries(self._columns, new, self._n_new)
             self._counts += self._n_new
             self._kept = None
+        elif self._single:
+            self._single = fits_single(self._dense[new[new < self._dense.shape[0]]])
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
-        if self._dense is not None and first == 0 and self._is_nearly_whole and _is_constant(self._weights):
-            out += self._weights[0] * block_of(self._dense @ self._dense.T, self._members)
-        elif self._dense is not None and self._is_most(first):
-            new = self._dense[self._members[first:]] * self._weights
-            out += (new @ self._dense.T)[:, self._members]
-        elif self._dense is not None:
-            # By BLAS, which takes half the time where both factors are the same; some samples at a time, in the cache.
-            size = max(_FEWEST_SAMPLES, CACHED // self._members.size)
-            for begin in range(0, self._n_samples, size):
-                part = slice(begin, begin + size)
-                lines, weights = self._gather(part), self._weights[part]
-                new = lines[first:]
-                if first > 0:
-                    out[:, :first] += (new * weights) @ lines[:first].T
-                new = new * np.sqrt(weights)
-                out[:, first:] += new @ new.T
+        if self._dense is not None:
+            self._add_dense(first, out)
         elif self._members.size - first <= _FEW:
             _add_by_columns(self._columns, self._members, self._weights, first, out)
         else:
             self._add_by_rows(self._weights, self._n_new if first > 0 else self._counts, first, out)
         mirror(out[:, first:])
+
+    def _add_dense(self, first: int, out: Array) -> None:
+        """Add products of dense columns by BLAS, which takes half the time where both factors are the same."""
+        assert self._dense is not None
+        if not self._single and first == 0 and self._is_nearly_whole and _is_constant(self._weights):
+            out += self._weights[0] * block_of(self._dense @ self._dense.T, self._members)
+            return
+        if not self._single and self._is_most(first):
+            new = self._dense[self._members[first:]] * self._weights
+            out += (new @ self._dense.T)[:, self._members]
+            return
+        # Some samples at a time, in the cache.
+        size = max(FEWEST_SAMPLES, CACHED // self._members.size)
+        for begin in range(0, self._n_samples, size):
+            part = slice(begin, begin + size)
+            lines, weights = self._gather(part), self._weights[part]
+            new = lines[first:]
+            if first > 0:
+                out[:, :first] += self._rounded(new * weights) @ self._rounded(lines[:first]).T
+            new = self._rounded(new * np.sqrt(weights))
+            out[:, first:] += new @ new.T
+        if self._single:
+            out[:, first:][np.diag_indices(out.shape[0])] *= 1.0 + _RIDGE
+
+    def _rounded(self, values: Array) -> Any:
+        return values.astype(np.float32) if self._single else values
 
     def _add_by_rows(self, weights: Array, n_new: NDArray[np.uint64], first: int, out: Array) -> None:
         """Add sparse products for some weights to the lines of new members."""
@@ -283,6 +304,12 @@ class Products:
         lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
         lines[is_column] = found
         return lines
+
+
+def fits_single(lines: Array) -> bool:
+    """Whether lines may be rounded to single precision: none of them, nor of their products, overflows or vanishes."""
+    largest = np.maximum(np.max(lines, axis=1, initial=0.0), -np.min(lines, axis=1, initial=0.0))
+    return bool(np.all((largest < _LARGE) & ((largest > 1.0 / _LARGE) | (largest == 0.0))))
 
 
 def _is_constant(weights: Array) -> bool:

@@ -299,7 +299,6 @@ class OnWorkingSet(Rounds):
         members, problem, before = self._members, self._problem, self._gradient[self._members]
         if not self._by_gram:
             self._catch_up()
-            self._samples.settle()
             after = self._solve_model(reg, x, before, enough, _SWEEPS)
             self._samples.add(members, after - x)
             return after
@@ -337,7 +336,6 @@ class OnWorkingSet(Rounds):
             self._looks = _LOOKS if growing else 2 * self._looks
             n_left = self._looks * self._n_listed * members.size / max(int(np.sum(self._lengths[members])), 1)
         g, last = self._gradient[members], 0.0
-        samples.settle()
         for _ in range(_MODELS):
             largest = float(np.max(gains_of(reg, x, g, smoothness, all_of_it)[0]))
             if largest <= enough or n_left <= 0.0:
@@ -371,7 +369,7 @@ class OnWorkingSet(Rounds):
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
         if not self._by_gram:
             self._factor = Factor()  # as large as the Gram matrix, which makes room as well
-            after, n_steps = self._samples.descend(reg, self._members, x, enough, max_sweeps)
+            after, n_steps = self._samples.descend(reg, self._members, x, g, enough, max_sweeps)
             self.n_steps += n_steps
             return after
         after = x.copy()

@@ -22,9 +22,9 @@ from surestep._intercept import shift_sums
 from surestep.lines import Lines, Sparse, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._columns import Copy, combine, descend_by_columns, dots
+from surestep.solvers._columns import Copy, DenseCopy, combine, descend_by_columns, dots
 from surestep.solvers._dual import Dual
-from surestep.solvers._gram import Gram, Products
+from surestep.solvers._gram import FEWEST_SAMPLES, Gram, Products
 from surestep.solvers._look import curvatures, loss_terms, mean_loss, residual_at, residuals, slope
 from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
@@ -80,11 +80,8 @@ class Samples(Protocol):
     def bend(self, least: float, caution: float = 0.0, slack: float = 0.0) -> None:
         """Take the curvatures at the present z for d, see `_look.curvatures`."""
 
-    def settle(self) -> None:
-        """Take the residual of the last look for that of the model."""
-
     def model_gradient(self, members: Integers) -> Array:
-        """Take the residual at the present z for that of the model; return its gradient."""
+        """Gradient entries of some coordinates at the present z."""
 
     def aim(self, members: Integers, change: Array) -> None:
         """move = sum_j change_j a_j."""
@@ -116,8 +113,10 @@ class Samples(Protocol):
     def pays(self, members: Integers, growing: bool) -> bool:
         """Whether a Gram matrix pays for these; see `_prices.pays`."""
 
-    def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
-        """Minimise the model by its columns, where the rows are whole; return where, and the number of steps."""
+    def descend(
+        self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
+    ) -> tuple[Array, int]:
+        """Minimise the model with gradient g at x by its columns, where rows are whole; return where, and the steps."""
 
     def prices(self, matrix: str) -> tuple[float, float]:
         """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
@@ -159,7 +158,6 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last time they were taken
         self._u_is_slope = False
         self._curved = not isinstance(problem.loss, losses.Squared)
-        self._model_r = self._r  # that of the quadratic model
         self._weights = problem.weights.copy() if self._curved else problem.weights  # d_i of the quadratic model
         self._dual: Dual | None = None
         self._over_samples: OverSamples | None = None
@@ -184,7 +182,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         design = self._problem.design
         # Weights that change want the rows of W again and again; where X is there twice, there is no room to keep them.
         n_kept = design.nnz // 2 if self._curved and not design.has_rows else 0
-        return Products(self._columns, self._z.size, self._weights, n_kept)
+        return Products(self._columns, self._z.size, self._weights, n_kept, single=self._curved)
 
     @cached_property
     def _gram(self) -> Gram:
@@ -199,19 +197,19 @@ class LocalSamples(AbstractContextManager[Samples]):
         return listed.size == self._problem.n_coordinates and not self._problem.design.has_columns
 
     @cached_property
-    def _copy(self) -> Copy:
+    def _copy(self) -> Copy | DenseCopy:
         columns = self._problem.design.columns
-        assert isinstance(columns, Sparse)
-        return Copy(columns, self.n_entries())
+        return Copy(columns, self.n_entries()) if isinstance(columns, Sparse) else DenseCopy(columns)
 
     def _lines_of(self, features: Integers) -> tuple[Lines, Integers]:
         """Return lines that are good to read again and again, and which of them these features are.
 
-        Sparse columns next to each other; where X is there twice, there is room only for a part of them.
+        Columns next to each other; where X is there twice, there is room only for a part of them.
         """
         design = self._problem.design
         most = design.nnz // 4 if design.has_rows else math.inf
-        if not design.is_sparse or int(np.sum(design.column_lengths[features])) > most:
+        is_short = not design.is_sparse and design.n_samples < FEWEST_SAMPLES  # to copy them takes as long as a sweep
+        if is_short or int(np.sum(design.column_lengths[features])) > most:
             self._put_away("_copy")
             return design.columns, features
         return self._copy.of(features), np.arange(features.size)
@@ -287,14 +285,10 @@ class LocalSamples(AbstractContextManager[Samples]):
             loss, y, weights = self._data
             curvatures(loss, self._z, y, weights, least, caution, slack, self._weights)
 
-    def settle(self) -> None:
-        self._model_r = self._r
-
     def model_gradient(self, members: Integers) -> Array:
         loss, y, weights = self._data
-        self._model_r = residual_at(loss, self._z, y, weights)
         out = np.empty(members.size)
-        dots(self._columns, members, self._model_r, out)
+        dots(self._columns, members, residual_at(loss, self._z, y, weights), out)
         return out
 
     def matrix(self, members: Integers) -> Array:
@@ -355,22 +349,24 @@ class LocalSamples(AbstractContextManager[Samples]):
             return True
         return pays(self._counts, members, growing, self._curved, self._spent)
 
-    def descend(self, reg: Separable, members: Integers, x: Array, enough: float, max_sweeps: int) -> tuple[Array, int]:
+    def descend(
+        self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
+    ) -> tuple[Array, int]:
         self._put_away("_gram", "_products", "_sampled")
         is_feature = members < self._problem.n_features
         after, lines, names = x.copy(), *self._lines_of(members[is_feature])
         price = Price.of(members.size, self._counts.of(members), self._counts.dense)
-        at, rho, reg = x[is_feature], self._model_r.copy(), reg.at(np.flatnonzero(is_feature))
-        intercept, weights = self._problem.fit_intercept, self._weights
+        at, reg = x[is_feature], reg.at(np.flatnonzero(is_feature))
         shift, n_steps, self._rent, spent = descend_by_columns(
             lines,
             names,
             price,
             reg,
-            weights,
-            intercept,
+            self._weights,
+            g[is_feature],
+            float(g[~is_feature][0]) if self._problem.fit_intercept else None,
             at,
-            rho,
+            np.zeros_like(self._z),
             enough,
             self._rng,
             max_sweeps,
