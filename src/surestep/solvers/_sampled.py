@@ -41,7 +41,8 @@ class SampledGram:
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._n = problem, problem.n_samples
-        self._rng, self._per_member = np.random.default_rng(0), _PER_MEMBER
+        self._rng: np.random.Generator | None = None  # made for the first sample: many fits only ask whether one serves
+        self._per_member = _PER_MEMBER
         self._rows, self._used = np.empty(0, np.int64), np.empty(0)  # S, and d on it as it is in B
         self._gram: Gram | None = None
         self._matrix, self._n_updates = np.empty((0, 0)), 0
@@ -88,6 +89,7 @@ class SampledGram:
         """Take the columns of W on a sample of the rows, some neighbours at a time: these are read faster."""
         n_groups = -(-members.size * self._per_member // _TOGETHER)
         if self._rows.size < n_groups * _TOGETHER:
+            self._rng = np.random.default_rng(0) if self._rng is None else self._rng
             groups = np.sort(self._rng.choice(self._n // _TOGETHER, n_groups, replace=False))
             self._rows = (_TOGETHER * groups[:, None] + np.arange(_TOGETHER)).ravel()
         self._gram = None  # which makes room

@@ -154,7 +154,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         n = problem.n_samples
         self._problem = problem
         self._data = problem.loss, problem.y, problem.weights
-        self._pool = ThreadPoolExecutor(n_threads)
+        self._pool = ThreadPoolExecutor(n_threads) if n_threads != 1 else None
         self._z, self._u, self._r, self._move = np.zeros((4, n))  # u and r as of the last time they were taken
         self._u_is_slope = False
         self._curved = not isinstance(problem.loss, losses.Squared)
@@ -165,7 +165,8 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._rent, self._spent = 0.0, 0.0  # nanoseconds, see `descend_by_columns`; in all
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     # --- What is made when first asked for: where nothing has kinks, rows may be all that is needed
 
@@ -256,20 +257,21 @@ class LocalSamples(AbstractContextManager[Samples]):
         listed = np.asarray(listed, np.int64)
         if self._is_better_by_rows(listed):
             return self._problem.transposed_times(self._r)
-        out, n_parts = np.empty(listed.size), self._pool._max_workers
-        if n_parts == 1 and listed.size == self._problem.n_coordinates and "norms" not in vars(self._problem):
+        out, pool = np.empty(listed.size), self._pool
+        if pool is None and listed.size == self._problem.n_coordinates and "norms" not in vars(self._problem):
             squares = np.empty_like(out)  # they will be asked for, and cost little in this pass
             products_and_norms(self._columns, self._r, self._problem.weights, out, squares)
             if self._problem.fit_intercept:
                 squares[-1] = np.sum(self._problem.weights)  # to the last bit as elsewhere
             self._problem.put_norms(squares)
             return out
-        if n_parts == 1:
+        if pool is None:
             dots(self._columns, listed, self._r, out)
             return out
+        n_parts = pool._max_workers
         edges = [listed.size * part // n_parts for part in range(n_parts + 1)]
         parts = [slice(*ends) for ends in itertools.pairwise(edges)]
-        list(self._pool.map(lambda part: dots(self._columns, listed[part], self._r, out[part]), parts))
+        list(pool.map(lambda part: dots(self._columns, listed[part], self._r, out[part]), parts))
         return out
 
     def loss_terms(self, tau: float) -> tuple[float, ...]:
