@@ -299,25 +299,6 @@ def _jump_at_once(reg: Any, x: Array, g: Array, matrix: Array) -> None:
     _go_along(orthant, c, step, x, g, matrix)
 
 
-@jit
-def _solve_at_once(
-    reg: Any, x: Array, g: Array, curvature: Array, matrix: Array, enough: float, by_slope: bool
-) -> tuple[int, bool]:
-    """See `solve_on_gram`; in one call, as long as those that are not zero are few. Returns whether that was all."""
-    n_steps = 0
-    for _ in range(_JUMPS):
-        n = int(np.count_nonzero(x))
-        if n >= _FEWEST_KEPT:
-            return n_steps, False
-        n_updates = max(_FEWEST_UPDATES, n**3 // (36 * x.size))
-        done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
-        n_steps += done
-        if done < n_updates:
-            break
-        _jump_at_once(reg, x, g, matrix)
-    return n_steps, True
-
-
 def jump(reg: Separable, x: Array, g: Array, matrix: Array, factor: Factor) -> None:
     """Go towards the minimiser over the coordinates that are not zero by a direct solve, as if signs were given.
 
@@ -351,10 +332,8 @@ def solve_on_gram(
     of updates.
     """
     curvature = np.maximum(np.diagonal(matrix) + reg.l2, np.finfo(float).tiny)
-    n_steps, is_solved = _solve_at_once(reg, x, g, curvature, matrix, enough, by_slope)
-    if is_solved:
-        return n_steps
     factor = Factor() if factor is None else factor
+    n_steps = 0
     for _ in range(_JUMPS):
         n_updates = max(_FEWEST_UPDATES, factor.work(int(np.count_nonzero(x))) // (12 * x.size))
         done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
