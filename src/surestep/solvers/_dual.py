@@ -141,10 +141,10 @@ class Dual:
     def hidden(self) -> float:
         """What the gap may be more than that of (x, u), because of rounding x does not quite follow from u.
 
-        Every change of x loses an ulp or two of its length. With e for what x is off by, X^T r = -l2 (x - e), and the
-        gap has l2 |e|^2 / 2 more.
+        Every change of x loses a few ulp of its length: half of one by the sum, and two of the change, which is at most
+        twice as long. With e for what x is off by, X^T r = -l2 (x - e), and the gap has l2 |e|^2 / 2 more.
         """
-        return 0.5 * self._l2 * (4.0 * EPS * self._lost) ** 2
+        return 0.5 * self._l2 * (8.0 * EPS * self._lost) ** 2
 
     def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, Array, int, float]:
         """Return x, u, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
