@@ -105,9 +105,7 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         self._tell("bend", least, caution, slack)
 
     def model_gradient(self, members: Integers) -> Array:
-        gradient = self._ask("model_gradient", members)
-        self._log.append(("model_gradient", (members,)))
-        return np.asarray(gradient)
+        return np.asarray(self._ask("model_gradient", members))
 
     def matrix(self, members: Integers) -> Array:
         return self._asked_for("matrix", members) if self.whole else self._gram.of(members)
