@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.lines import Dense, Lines, WithIntercept, dot, entry, n_entries
+from surestep.lines import Dense, Lines, WithIntercept, entry, n_entries
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -18,8 +18,8 @@ Integers = NDArray[np.int64]
 # that stay in the cache.
 FEWEST_SAMPLES, CACHED = 256, 2**18
 
-# So few sparse columns are multiplied with all of W one by one: to gather W by rows takes as long.
-_FEW = 8
+# So few sparse columns are multiplied with all of W as columns: to gather W by rows takes as long.
+_FEW = 12
 
 # Parts in which products of sparse columns take the rows, at most, and rows in a part, at least.
 _PARTS, _FEWEST_ROWS = 8, 1024
@@ -104,15 +104,29 @@ def _add_products(rows: Rows, weights: Array, first: int, lines: Array) -> None:
 
 @jit
 def _add_by_columns(columns: Any, members: Integers, weights: Array, first: int, lines: Array) -> None:
-    """Add the products of new members with all before them to their lines of G."""
-    scaled = np.empty(weights.size)
-    for p in range(first, members.size):
+    """Add the products of new members with all before them to their lines of G.
+
+    Four new ones at a time, which lie next to each other, sample by sample: an entry of W is read once for all four.
+    """
+    scaled = np.empty((weights.size, 4))
+    for begin in range(first, members.size, 4):
+        end = min(begin + 4, members.size)
         scaled[:] = 0.0
-        for k in range(n_entries(columns, members[p])):
-            i, value = entry(columns, members[p], k)
-            scaled[i] = weights[i] * value
-        for q in range(p + 1):
-            lines[p - first, q] += dot(columns, members[q], scaled)
+        for p in range(begin, end):
+            for k in range(n_entries(columns, members[p])):
+                i, value = entry(columns, members[p], k)
+                scaled[i, p - begin] = weights[i] * value
+        for q in range(end):
+            a = b = c = d = 0.0
+            for k in range(n_entries(columns, members[q])):
+                i, value = entry(columns, members[q], k)
+                a += value * scaled[i, 0]
+                b += value * scaled[i, 1]
+                c += value * scaled[i, 2]
+                d += value * scaled[i, 3]
+            sums = a, b, c, d
+            for p in range(max(begin, q), end):
+                lines[p - first, q] += sums[p - begin]
 
 
 class Source(Protocol):
