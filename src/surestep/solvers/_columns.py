@@ -321,6 +321,8 @@ def descend_by_columns(
                     _go_towards(columns, orthant_of(reg, x), x, rho)
                     cost = _ITERATIONS * of_sweep
                     rent, spent = rent + cost, spent + cost
+        if by_slope and largest <= enough:
+            break
     shift = -float(excess + np.sum(rho)) / total
     rho += shift * weights
     return shift, n_steps, rent, spent
