@@ -370,3 +370,38 @@ def test_jumps_with_and_without_a_factor_are_the_same(seed, l1, n_updates):
         _on_gram.jump(reg, y, h, matrix, _on_gram.Factor())
     np.testing.assert_allclose(y, x, atol=1e-7)
     np.testing.assert_allclose(h, g, atol=1e-7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.sampled_from(["squared", "logistic"]), st.booleans())
+def test_a_descent_by_columns_knows_where_z_goes(seed, sparse, intercept, loss, aims):
+    """From what it has changed the residual by; for another change, from the columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((17, 24)) * (rng.random((17, 24)) < 0.4)
+    weights = rng.random(17) * (rng.random(17) < 0.8)
+    weights[:2] = 1.0
+    problem = ss.Problem(
+        scipy.sparse.csc_array(X) if sparse else X,
+        np.where(np.arange(17) % 2, 1.0, -1.0),
+        loss=loss,
+        regularizer=ss.L1(0.02),
+        sample_weight=weights,
+        fit_intercept=intercept,
+    )
+    samples, x = LocalSamples(problem), np.zeros(problem.n_coordinates)
+    members = np.append(rng.permutation(24)[:15], [24] if intercept else []).astype(np.int64)
+    for part in (1.0, 0.5):
+        samples.residuals()
+        samples.bend(1e-6)
+        reg, g = problem.penalty.at(members), samples.gradient(members)
+        after, _ = samples.descend(reg, members, x[members], g, 1e-10, 20)
+        change = part * (after - x[members])
+        assert np.any(change != 0.0) or part != 1.0
+        if aims:
+            samples.aim(members, change)
+            samples.go(1.0)
+        else:
+            samples.add(members, change)
+        x[members] += change
+        counted = problem.weights > 0.0
+        np.testing.assert_allclose(samples._z[counted], problem.predictor(x)[counted], atol=1e-12)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._intercept import shift_sums
-from surestep.lines import Lines, Sparse, curved_product, products_and_norms
+from surestep.lines import Dense, Lines, Sparse, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Copy, DenseCopy, combine, descend_by_columns, dots
@@ -163,6 +163,8 @@ class LocalSamples(AbstractContextManager[Samples]):
         self._over_samples: OverSamples | None = None
         self._rng = np.random.default_rng(0)  # for the order of columns in a sweep
         self._rent, self._spent = 0.0, 0.0  # nanoseconds, see `descend_by_columns`; in all
+        # Where the last descent by columns went, who moved, how far, and z with them: it is asked for next.
+        self._went: tuple[Integers, Array, Array] | None = None
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
@@ -202,7 +204,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         columns = self._problem.design.columns
         return Copy(columns, self.n_entries()) if isinstance(columns, Sparse) else DenseCopy(columns)
 
-    def _lines_of(self, features: Integers) -> tuple[Lines, Integers]:
+    def _lines_of(self, features: Integers) -> tuple[Dense | Sparse, Integers]:
         """Return lines that are good to read again and again, and which of them these features are.
 
         Columns next to each other; where X is there twice, there is room only for a part of them.
@@ -358,7 +360,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         is_feature = members < self._problem.n_features
         after, lines, names = x.copy(), *self._lines_of(members[is_feature])
         price = Price.of(members.size, self._counts.of(members), self._counts.dense)
-        at, reg = x[is_feature], reg.at(np.flatnonzero(is_feature))
+        at, reg, rho = x[is_feature], reg.at(np.flatnonzero(is_feature)), np.zeros_like(self._z)
         shift, n_steps, self._rent, spent = descend_by_columns(
             lines,
             names,
@@ -368,7 +370,7 @@ class LocalSamples(AbstractContextManager[Samples]):
             g[is_feature],
             float(g[~is_feature][0]) if self._problem.fit_intercept else None,
             at,
-            np.zeros_like(self._z),
+            rho,
             enough,
             self._rng,
             max_sweeps,
@@ -378,6 +380,10 @@ class LocalSamples(AbstractContextManager[Samples]):
         after[is_feature] = at
         after[~is_feature] += shift
         self._spent += spent
+        if lines.values.dtype == self._problem.design.dtype:  # not rounded
+            np.divide(rho, self._weights, out=rho, where=self._weights > 0.0)
+            change = after - x
+            self._went = members[change != 0.0], change[change != 0.0], rho
         return after, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:
@@ -425,7 +431,7 @@ class LocalSamples(AbstractContextManager[Samples]):
     # --- A step
 
     def add(self, members: Integers, change: Array) -> None:
-        combine(self._columns, members, change, self._z)
+        self._combine(members, change, self._z)
         self._u_is_slope = False
 
     def aim(self, members: Integers, change: Array) -> None:
@@ -433,7 +439,17 @@ class LocalSamples(AbstractContextManager[Samples]):
             self._move[:] = self._problem.predictor(change)
             return
         self._move[:] = 0.0
-        combine(self._columns, members, change, self._move)
+        self._combine(members, change, self._move)
+
+    def _combine(self, members: Integers, change: Array, out: Array) -> None:
+        """Add sum_j change_j a_j to ``out``."""
+        went, self._went = self._went, None
+        if went is not None:
+            moved = change != 0.0
+            if np.array_equal(members[moved], went[0]) and np.array_equal(change[moved], went[1]):
+                out += went[2]
+                return
+        combine(self._columns, members, change, out)
 
     def slopes(self, *ts: float) -> tuple[float, ...]:
         loss, y, weights = self._data
