@@ -289,13 +289,13 @@ def test_generics_agree_with_numpy(matrix, dtype, sparse, intercept, data):
     product(lines, x, z)
     np.testing.assert_allclose(out, full.T @ v, **close)
     np.testing.assert_allclose(z, full @ x, **close)
-    squares = np.empty(full.shape[1])
-    for weights in (v, np.full(n, 0.25)):  # in the latter case no line needs them
-        products_and_norms(lines, v, weights, out, squares)
+    norms = np.empty(full.shape[1])
+    for weights in (np.abs(v), np.full(n, 0.25)):  # in the latter case no line needs them
+        products_and_norms(lines, v, weights, out, norms)
         np.testing.assert_allclose(out, full.T @ v, **close)
-        np.testing.assert_allclose(squares, weights @ full**2, **close)
+        np.testing.assert_allclose(norms**2, weights @ full**2, **close)
         squared_norms(lines, weights, out)
-        np.testing.assert_array_equal(out, squares)
+        np.testing.assert_array_equal(np.sqrt(out), norms)
 
 
 @given(matrices, st.sampled_from(["C", "F", "csr", "csc"]), st.data())

@@ -158,9 +158,9 @@ class Design:
             return np.full(n, self._lines.values.size // n)
         if across:
             return np.asarray(count_indices(self._lines.indices, n))
-        return np.diff(self._lines.starts).astype(np.int64)
+        return np.diff(self._lines.starts).view(np.int64)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """n_samples and n_features."""
         if isinstance(self._lines, Dense):

@@ -10,6 +10,7 @@ The values keep the precision of the data, float32 or float64. Every other vecto
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -326,12 +327,12 @@ def squared_norms(lines: Any, weights: Any, out: Any) -> None:
 
 
 @jit
-def products_and_norms(lines: Any, v: Any, weights: Any, out: Any, squares: Any) -> None:
-    """Inner products of v with all lines, and their weighted squared norms, in one pass."""
+def products_and_norms(lines: Any, v: Any, weights: Any, out: Any, norms: Any) -> None:
+    """Inner products of v with all lines, and their weighted norms, in one pass."""
     alike = are_alike(weights)
     for j in range(n_lines(lines)):
         out[j] = dot(lines, j, v)
-        squares[j] = weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights)
+        norms[j] = math.sqrt(weights[0] * sum_of_squares(lines, j) if alike else squared_norm(lines, j, weights))
 
 
 @jit

@@ -194,9 +194,9 @@ class Problem:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
         return _readonly(np.sqrt(self.squared_norms(self.weights)))
 
-    def put_norms(self, squares: Array) -> None:
-        """Take the squares of :attr:`norms` from somebody who found them in passing."""
-        vars(self)["norms"] = _readonly(np.sqrt(squares))
+    def put_norms(self, norms: Array) -> None:
+        """Take :attr:`norms` from somebody who found them in passing."""
+        vars(self)["norms"] = _readonly(norms)
 
     def squared_norms(self, weights: Array) -> Array:
         """sum_i weights_i a_ij^2 for every coordinate."""
@@ -396,8 +396,8 @@ class Problem:
     @cached_property
     def _uncertified(self) -> Array:
         """Features that leave no dual point if their gradient has some sign; that of an empty column is always 0."""
-        listed = np.asarray(_without_dual_point(self.penalty, self.n_features))
-        return listed[self.norms[listed] > 0.0] if listed.size else listed
+        listed = _without_dual_point(self.penalty, self.n_features, getattr(self.regularizer, "is_uniform", False))
+        return np.asarray(listed[self.norms[listed] > 0.0] if listed.size else listed)
 
 
 def is_partitioned(X: Any) -> bool:
@@ -482,13 +482,15 @@ def _scales(reg: Any, v: Any, out: Any) -> None:
 
 
 @jit
-def _without_dual_point(reg: Any, n_features: int) -> Any:
+def _without_dual_point(reg: Any, n_features: int, is_uniform: bool) -> Any:
     """List features for which no multiple of a gradient entry of one of the signs is feasible."""
     listed, n = np.empty(n_features, np.int64), 0
     for j in range(n_features):
         if min(feasible_scale(reg, j, 1.0), feasible_scale(reg, j, -1.0)) == 0.0:
             listed[n] = j
             n += 1
+        elif is_uniform:  # what holds for one holds for all
+            break
     return listed[:n]
 
 

@@ -88,6 +88,11 @@ class Regularizer:
         """Share of l1 in the total strength (0 without a penalty)."""
         return self.l1 / self.alpha if self.alpha > 0.0 else 0.0
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether it is the same for all coefficients."""
+        return self._length() is None
+
     def __add__(self, other: Regularizer) -> Regularizer:
         if not isinstance(other, Regularizer):
             return NotImplemented
@@ -114,15 +119,15 @@ class Regularizer:
             raise ValueError(
                 f"regularizer {self!r} has weights or bounds for {length} features, but X has {n_features} features"
             )
-        n = n_features + fit_intercept
-        bound = Separable(np.zeros(n), np.zeros(n), np.full(n, -math.inf), np.full(n, math.inf))
-        bound.l1[:n_features] = self.l1 * _ones(self.l1_weights)
-        bound.l2[:n_features] = self.l2 * _ones(self.l2_weights)
-        bound.lower[:n_features] = self.lower
-        bound.upper[:n_features] = self.upper
-        for array in bound:
+
+        def spread(value: float | Array, of_intercept: float) -> Array:
+            array = np.empty(n_features + fit_intercept)
+            array[:n_features], array[n_features:] = value, of_intercept
             array.flags.writeable = False
-        return bound
+            return array
+
+        l1, l2 = self.l1 * _ones(self.l1_weights), self.l2 * _ones(self.l2_weights)
+        return Separable(spread(l1, 0.0), spread(l2, 0.0), spread(self.lower, -math.inf), spread(self.upper, math.inf))
 
     def __repr__(self) -> str:
         parts = []

@@ -32,15 +32,42 @@ Integers = NDArray[np.int64]
 
 
 @jit
-def uncertified(until: Array, travelled: float, lengths: Integers) -> tuple[Integers, int]:
-    """List the coordinates that must be looked at: what is known of them holds no longer. Count their entries."""
-    listed, n, n_entries = np.empty(until.size, np.int64), 0, 0
+def uncertified(until: Array, travelled: float, lengths: Integers, listed: Integers) -> tuple[int, int]:
+    """List the coordinates that must be looked at: what is known of them holds no longer. Count them and their entries.
+
+    As all lists here, it is written to the front of an array that is there: new memory takes several times as long.
+    """
+    n = n_entries = 0
     for j in range(until.size):
         if until[j] < travelled:
             listed[n] = j
             n += 1
             n_entries += lengths[j]
-    return listed[:n], n_entries
+    return n, n_entries
+
+
+@jit
+def unread(
+    listed: Integers,
+    is_member: NDArray[np.bool_],
+    seen: Array,
+    since: float,
+    known: bool,
+    lengths: Integers,
+    out: Integers,
+) -> tuple[int, int]:
+    """Copy those of the list that have not been ``seen`` since then; no members, if their gradient is ``known``.
+
+    Returns how many these are, and their entries.
+    """
+    n = n_entries = 0
+    for t in range(listed.size):
+        j = listed[t]
+        if seen[j] < since and not (known and is_member[j]):
+            out[n] = j
+            n += 1
+            n_entries += lengths[j]
+    return n, n_entries
 
 
 @jit
@@ -54,12 +81,14 @@ def certify(
     is_member: NDArray[np.bool_],
     seen: Array,
     until: Array,
-) -> Integers:
+    moving: Integers,
+) -> int:
     """Find out until when the listed coordinates stay, whose gradient is known; list those not zero or not optimal.
 
-    ``now`` is where r is, less what rounding may hide. Members of W are looked at always.
+    ``now`` is where r is, less what rounding may hide. Members of W are looked at always. Returns how many are
+    ``moving``.
     """
-    moving, n = np.empty(listed.size, np.int64), 0
+    n = 0
     for t in range(listed.size):
         j = listed[t]
         seen[j] = now
@@ -69,7 +98,7 @@ def certify(
         if x[j] != 0.0 or outside > 0.0:
             moving[n] = j
             n += 1
-    return moving[:n]
+    return n
 
 
 @jit
@@ -81,21 +110,22 @@ def recertify(reg: Any, norms: Array, gradient: Array, is_member: NDArray[np.boo
 
 
 @jit
-def gains_of(reg: Any, x: Array, gradient: Array, smoothness: Array, listed: Integers) -> tuple[Array, float]:
-    """L_j d_j^2, d_j the step on a coordinate: twice what it is sure to gain; and the largest c_j / sqrt(L_j).
+def gains_of(reg: Any, x: Array, gradient: Array, smoothness: Array, listed: Integers, out: Array) -> float:
+    """L_j d_j^2, d_j the step on a coordinate: twice what it is sure to gain; return the largest c_j / sqrt(L_j).
 
     Not c_j^2 / L_j, which is no sign of a gain where x_j is about to become zero: the step ends there, however steep.
     """
-    out, largest = np.zeros(listed.size), 0.0
+    largest = 0.0
     for t in range(listed.size):
         j = listed[t]
+        out[t] = 0.0
         if smoothness[j] > 0.0:
             curvature = smoothness[j] + reg.l2[j]
             step = gradient_step(reg, j, x[j], gradient[j], 1.0 / curvature) - x[j]
             out[t] = curvature * step * step
             c = min_subgradient(reg, j, x[j], gradient[j])
             largest = max(largest, c * c / smoothness[j])
-    return out, math.sqrt(largest)
+    return math.sqrt(largest)
 
 
 @jit
@@ -128,11 +158,14 @@ def survey(
     is_member: NDArray[np.bool_],
     seen: Array,
     until: Array,
-) -> tuple[Integers, Array, float, tuple[float, float, float]]:
+    moving: Integers,
+    gains: Array,
+) -> tuple[int, float, tuple[float, float, float]]:
     """Do all three in one call: those that move, what they promise, how steep it is, and their part in the gap."""
-    moving = certify(reg, norms, x, gradient, now, listed, is_member, seen, until)
-    gains, largest = gains_of(reg, x, gradient, smoothness, moving)
-    return moving, gains, largest, penalty_terms(reg, x, gradient, moving)
+    n = certify(reg, norms, x, gradient, now, listed, is_member, seen, until, moving)
+    moving = moving[:n]
+    largest = gains_of(reg, x, gradient, smoothness, moving, gains)
+    return n, largest, penalty_terms(reg, x, gradient, moving)
 
 
 @jit

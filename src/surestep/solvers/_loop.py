@@ -18,6 +18,7 @@ from surestep.trace import Result, Status, Trace
 logger = logging.getLogger("surestep")
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 # An objective this many times the one at the start is not on its way down.
 _DIVERGED = 1e6
@@ -76,22 +77,23 @@ def run(
     callbacks: Iterable[Callback],
     trace_every: float,
     seconds: float,
+    support: Callable[[], Integers | slice] = lambda: slice(None),
 ) -> Result:
     """Advance a solver to its target, see `target_of`, its last epoch, or somebody's word.
 
-    It took ``seconds`` to set up.
+    It took ``seconds`` to set up. ``support`` returns some coordinates; all others are zero at the present point.
     """
     callbacks = tuple(callbacks)
     certified = problem.has_certificate
     trace, epoch = Trace(), 0.0
-    best: tuple[Gap, float] | None = None
-    best_x = np.empty_like(method.x)
+    best: tuple[Gap, float, Integers | slice, Array] | None = None
     first_error = None
     status = None
     ended = None
     while True:
         gap, violation = method.evaluate()
         error = gap.gap if certified else violation
+        x, places = method.x, support()
         trace.append(
             {
                 "epoch": epoch,
@@ -99,13 +101,10 @@ def run(
                 "seconds": seconds,
                 "objective": gap.objective,
                 "gap": gap.gap,
-                "nonzeros": float(np.count_nonzero(method.x[: problem.n_features])),
+                "nonzeros": float(np.count_nonzero(x[places]) - (problem.fit_intercept and x[-1] != 0.0)),
                 **method.columns(),
             }
         )
-        if best is None or _better(gap, best[0]):
-            best = gap, violation
-            best_x[:] = method.x
         if _diverged(problem, gap.objective, trace.first["objective"]):
             status = Status.DIVERGED
         elif error <= target:
@@ -115,12 +114,14 @@ def run(
         elif epoch >= max_epochs:
             status = Status.MAX_EPOCHS
         first_error = error if first_error is None else first_error
-        progress = Progress(trace.last, 1.0 if status else _fraction(error, first_error, target), method.x)
+        progress = Progress(trace.last, 1.0 if status else _fraction(error, first_error, target), x)
         for callback in callbacks:
             callback(progress)
         logger.debug("epoch %g: objective %.6e, gap %.3e", epoch, gap.objective, gap.gap)
         if status is None and progress.stop:
             status = Status.STOPPED
+        if not (status and status.success) and (best is None or _better(gap, best[0])):
+            best = gap, violation, places, x[places].copy()
         if status is not None:
             break
         next_epoch = min(trace.n_rows * trace_every, max_epochs)
@@ -134,7 +135,10 @@ def run(
             seconds += time.perf_counter() - begin
         epoch = next_epoch
     # The last point is the best one unless steps were not monotone or the run was cut short.
-    x, gap, violation = (method.x, gap, violation) if status.success else (best_x, *best)
+    if not status.success and best is not None:
+        gap, violation, places, values = best
+        x = np.zeros(problem.n_coordinates)
+        x[places] = values
     if certified:
         reached = f"Certified gap {gap.gap:.3e}, asked for {target:.3e}"
     else:

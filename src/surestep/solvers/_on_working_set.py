@@ -13,7 +13,7 @@ from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._look import gains_of, recertify, survey, uncertified
+from surestep.solvers._look import gains_of, recertify, survey, uncertified, unread
 from surestep.solvers._on_gram import Factor, solve_on_gram
 from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
@@ -79,6 +79,8 @@ class OnWorkingSet(Rounds):
         # hide), and up to where it is certified to stay: not at all for members, which all that are not zero are.
         self._gradient, self._seen, self._until = np.zeros(n), np.full(n, -np.inf), np.full(n, -np.inf)
         self._travelled = self._now = 0.0
+        # Room for the lists of a look: coordinates that are not certified, those that move, and what they promise.
+        self._lists = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
         self._longest = int(np.max(self._lengths))
         self._is_member = x != 0.0
         if problem.fit_intercept:
@@ -108,6 +110,9 @@ class OnWorkingSet(Rounds):
         self._n_new, self._on_path, self._by_models, self._strength = 0, True, self._curved, math.inf
         self._begin(problem, target, moved=False)
 
+    def support(self) -> Integers:
+        return self._members
+
     def _working_set(self) -> tuple[int, bool]:
         return self._members.size, self._by_gram
 
@@ -127,17 +132,13 @@ class OnWorkingSet(Rounds):
         known = moved and (self._ended is not None or self._last is not None)
         if moved:
             self._go_on()
-        listed, self._n_listed = uncertified(self._until, self._travelled, self._lengths)
-        self._listed: Integers = listed
-        stale = listed
-        if known:
-            stale = listed[~self._is_member[listed]]
-        elif not moved:
-            stale = listed[self._seen[listed] < self._now]
-        self._read(stale)
+        listed, moving, gains = self._lists
+        n, self._n_listed = uncertified(self._until, self._travelled, self._lengths, listed)
+        self._listed = listed = listed[:n]
+        self._read(listed, math.inf if moved else self._now, known)
         if problem.fit_intercept:
             self._gradient[-1] = 0.0  # up to rounding it is
-        self._moving, self._gains, self._largest, terms = survey(
+        n, self._largest, terms = survey(
             problem.penalty,
             problem.norms,
             problem.smoothness,
@@ -148,7 +149,10 @@ class OnWorkingSet(Rounds):
             self._is_member,
             self._seen,
             self._until,
+            moving,
+            gains,
         )
+        self._moving, self._gains = moving[:n], gains[:n]
         self._put_gap(*terms)
 
     def _go_on(self) -> None:
@@ -171,12 +175,17 @@ class OnWorkingSet(Rounds):
         self._travelled += math.sqrt(square) * (1.0 + 8.0 * EPS * problem.n_samples) + rounding
         self._now = self._travelled - 2.0 * rounding
 
-    def _read(self, stale: Integers) -> None:
-        """Compute some gradient entries from the data."""
-        if stale.size > 0:
+    def _read(self, listed: Integers, since: float, known: bool = False) -> None:
+        """Compute gradient entries from the data, of those listed that were not seen since; see `unread`."""
+        stale = self._lists[1]
+        n, n_entries = unread(listed, self._is_member, self._seen, since, known, self._lengths, stale)
+        self._n_read += n_entries
+        if n == self.x.size:
             self._catch_up()
-            self._gradient[stale] = self._samples.gradient(stale)
-            self._n_read += int(np.sum(self._lengths[stale]))
+            self._gradient = self._samples.gradient(stale)
+        elif n > 0:
+            self._catch_up()
+            self._gradient[stale[:n]] = self._samples.gradient(stale[:n])
 
     def _catch_up(self) -> None:
         """Move z to where x is, and take the residual there."""
@@ -270,10 +279,11 @@ class OnWorkingSet(Rounds):
         is_most = 2 * self._members.size > self.x.size and self.x.size <= self._problem.n_samples
         if is_most or self._few_dense:
             waiting = np.flatnonzero(~self._is_member & np.isfinite(self._until))
-            self._read(waiting[self._seen[waiting] < self._now])
+            self._read(waiting, self._now)
             return waiting
         waiting = self._listed[~self._is_member[self._listed]]
-        return np.asarray(waiting[np.argsort(self._until[waiting])[: max(most, 0)]])
+        most = min(max(most, 0), waiting.size)
+        return np.asarray(waiting[np.argpartition(self._until[waiting], most - 1)[:most]] if most > 0 else waiting[:0])
 
     def _solve(self) -> None:
         """Solve on the working set."""
@@ -327,7 +337,7 @@ class OnWorkingSet(Rounds):
     def _solve_by_models(self, reg: Separable, x: Array, enough: float) -> None:
         """Newton's method on the working set; x is changed in place, and z with it."""
         members, samples = self._members, self._samples
-        all_of_it = np.arange(x.size)
+        all_of_it, gains = np.arange(x.size), np.empty(x.size)
         smoothness = self._problem.smoothness[members]
         smoothness.flags.writeable = False  # as that of all is: one compiled version of what reads it
         growing, n_left = 10 * self._n_new > members.size, math.inf
@@ -337,7 +347,8 @@ class OnWorkingSet(Rounds):
             n_left = self._looks * self._n_listed * members.size / max(int(np.sum(self._lengths[members])), 1)
         g, last = self._gradient[members], 0.0
         for _ in range(_MODELS):
-            largest = float(np.max(gains_of(reg, x, g, smoothness, all_of_it)[0]))
+            gains_of(reg, x, g, smoothness, all_of_it, gains)
+            largest = float(np.max(gains))
             if largest <= enough or n_left <= 0.0:
                 break
             samples.bend(_LEAST_CURVATURE, self._caution, _SLACK if self._by_gram else 0.0)

@@ -18,6 +18,7 @@ from surestep.solvers._steps import step_along
 from surestep.trace import Status
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 # Rounds without any progress after which rounding must be what is in the way.
 _PATIENCE = 5
@@ -46,6 +47,10 @@ class Rounds(ABC):
     def evaluate(self) -> tuple[Gap, float]:
         """Return what the last look found."""
         return self._gap, self._violation
+
+    def support(self) -> Integers | slice:
+        """See `run`."""
+        return slice(None)
 
     def columns(self) -> dict[str, float]:
         """Return the size of the working set, how it is worked on, and what has been read."""

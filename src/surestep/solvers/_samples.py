@@ -261,11 +261,11 @@ class LocalSamples(AbstractContextManager[Samples]):
             return self._problem.transposed_times(self._r)
         out, pool = np.empty(listed.size), self._pool
         if pool is None and listed.size == self._problem.n_coordinates and "norms" not in vars(self._problem):
-            squares = np.empty_like(out)  # they will be asked for, and cost little in this pass
-            products_and_norms(self._columns, self._r, self._problem.weights, out, squares)
+            norms = np.empty_like(out)  # they will be asked for, and cost little in this pass
+            products_and_norms(self._columns, self._r, self._problem.weights, out, norms)
             if self._problem.fit_intercept:
-                squares[-1] = np.sum(self._problem.weights)  # to the last bit as elsewhere
-            self._problem.put_norms(squares)
+                norms[-1] = np.sqrt(np.sum(self._problem.weights))  # to the last bit as elsewhere
+            self._problem.put_norms(norms)
             return out
         if pool is None:
             dots(self._columns, listed, self._r, out)

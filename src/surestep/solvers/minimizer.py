@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surestep._jit import jit
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
@@ -129,9 +130,14 @@ class Minimizer(AbstractContextManager["Minimizer"]):
             callbacks=callbacks,
             trace_every=1,
             seconds=time.perf_counter() - begin,
+            support=self._rounds.support,
         )
 
 
+@jit
 def _is_smooth(reg: Separable) -> bool:
-    """Whether there is neither an L1 part nor a bound."""
-    return not (np.any(reg.l1 > 0.0) or np.any(np.isfinite(reg.lower)) or np.any(np.isfinite(reg.upper)))
+    """Whether there is neither an L1 part nor a bound; where there is one, it is mostly an early feature that tells."""
+    for j in range(reg.l1.size):  # noqa: SIM110  Numba has no generator expressions
+        if reg.l1[j] > 0.0 or reg.lower[j] > -np.inf or reg.upper[j] < np.inf:
+            return False
+    return True
