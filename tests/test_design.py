@@ -17,6 +17,7 @@ from surestep.lines import (
     Sparse,
     WithIntercept,
     add,
+    curved_product,
     dot,
     entry,
     is_sound,
@@ -342,3 +343,18 @@ def test_float32_is_summed_in_float64():
         assert lines.values.dtype == np.float32
         assert dot(lines, 0, np.ones(3000)) == pytest.approx(exact, rel=1e-13)
         assert sum_of_squares(lines, 0) == pytest.approx(exact * float(np.float32(0.1)), rel=1e-13)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 4, 7, 8])
+@pytest.mark.parametrize("d", [3, 256, 301])
+def test_a_curved_product_reads_lines_one_by_one_or_four_at_a_time(n, d, dtype, sparse):
+    rng = np.random.default_rng(n)
+    matrix = (rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+    lines = Design.of((scipy.sparse.csr_array if sparse else np.asarray)(matrix)).rows
+    weights, v, out = rng.random(n), rng.standard_normal(d), np.full(d, np.nan)
+    total = curved_product(lines, weights, v, 0.3, out)
+    t = weights * (matrix.astype(float) @ v + 0.3)
+    np.testing.assert_allclose(total, np.sum(t), atol=1e-12)
+    np.testing.assert_allclose(out, t @ matrix.astype(float), atol=1e-12)
