@@ -363,7 +363,7 @@ def curved_product(lines: Any, weights: Any, v: Any, shift: float, out: Any) -> 
         total += t
         if t != 0.0:
             add(lines, i, t, out)
-    return total
+    return float(total)
 
 
 @jit
