@@ -16,6 +16,7 @@ from surestep.lines import (
     Dense,
     Sparse,
     any_negative,
+    are_alike,
     count_indices,
     is_sound,
     product,
@@ -121,6 +122,8 @@ class Design:
 
     def squared_norms(self, weights: Array) -> Array:
         """sum_i weights_i a_ij^2 for every column."""
+        if self.has_column_squares and are_alike(weights):
+            return np.asarray(weights[0] * self._line_squares)
         out = np.empty(self.n_features)
         if self.has_columns:
             squared_norms(self.columns, weights, out)
@@ -128,9 +131,23 @@ class Design:
             sums_of_squares(self.rows, weights, out)
         return out
 
+    @property
+    def has_column_squares(self) -> bool:
+        """Whether the columns' sums of squares are known, and need not be found in passing."""
+        return self._by_column and not self.is_sparse
+
+    @cached_property
+    def _line_squares(self) -> Array:
+        """Sums of squares of the lines that are there."""
+        out = np.empty(self._lines.values.shape[0])
+        squared_norms(self._lines, np.ones(self._lines.values.shape[1]), out)
+        return out
+
     @cached_property
     def row_squares(self) -> Array:
         """sum_j a_ij^2 for every row."""
+        if not (self._by_column or self.is_sparse):
+            return self._line_squares
         out, ones = np.empty(self.n_samples), np.ones(self.n_features)
         if self.has_rows:
             squared_norms(self.rows, ones, out)
@@ -200,10 +217,10 @@ class Design:
 
     def _check_finite(self) -> None:
         values = self._lines.values
-        # A NaN or an infinity shows in the sum, and no array as large as X is made. If only the sum is too large, it
-        # shows in neither of the other two.
+        # A NaN or an infinity shows in a sum, and no array as large as X is made. If only the sum is too large, it
+        # shows in neither of the other two. Of dense lines the squares, which will be asked for, are summed as fast.
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(np.sum(values)):
+            if np.isfinite(np.sum(values if self.is_sparse else self._line_squares)):
                 return
         if np.isfinite(np.min(values, initial=0.0)) and np.isfinite(np.max(values, initial=0.0)):
             return

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from surestep import losses
 from surestep._intercept import shift_sums
-from surestep.lines import Dense, Lines, Sparse, curved_product, products_and_norms
+from surestep.lines import Dense, Lines, Sparse, are_alike, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Copy, DenseCopy, combine, descend_by_columns, dots
@@ -260,7 +260,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         if self._is_better_by_rows(listed):
             return self._problem.transposed_times(self._r)
         out, pool = np.empty(listed.size), self._pool
-        if pool is None and listed.size == self._problem.n_coordinates and "norms" not in vars(self._problem):
+        if pool is None and listed.size == self._problem.n_coordinates and not self._has_norms():
             norms = np.empty_like(out)  # they will be asked for, and cost little in this pass
             products_and_norms(self._columns, self._r, self._problem.weights, out, norms)
             if self._problem.fit_intercept:
@@ -275,6 +275,11 @@ class LocalSamples(AbstractContextManager[Samples]):
         parts = [slice(*ends) for ends in itertools.pairwise(edges)]
         list(pool.map(lambda part: dots(self._columns, listed[part], self._r, out[part]), parts))
         return out
+
+    def _has_norms(self) -> bool:
+        """Whether the norms of the columns are there, or follow from their squares."""
+        problem = self._problem
+        return "norms" in vars(problem) or (problem.design.has_column_squares and are_alike(problem.weights))
 
     def loss_terms(self, tau: float) -> tuple[float, ...]:
         loss, y, weights = self._data
