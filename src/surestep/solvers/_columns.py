@@ -280,10 +280,11 @@ def descend_by_columns(
 ) -> tuple[float, int, float, float]:
     """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
 
-    Sweeps over all of W, the lines of these names, and then over those that moved or are not zero. x and rho, zero at
-    first, are changed in place; there is an intercept where there is an ``excess``. ``rent`` is the time, in
-    nanoseconds, that sweeps have taken since the last Gram matrix, in this model and others. ``by_slope``: see
-    `gain_of`. Returns what the intercept has changed by, how many steps were tried, the rent, and the time that all of
+    Sweeps over all of W, the lines of these names, and then over those that moved or are not zero; again and again, but
+    not for losses that bend, ``by_slope`` (see `gain_of`): whether others gain by then, the gradient for the next model
+    tells in less time. x and rho, zero at first, are changed in place; there is an intercept where there is an
+    ``excess``. ``rent`` is the time, in nanoseconds, that sweeps have taken since the last Gram matrix, in this model
+    and others. Returns what the intercept has changed by, how many steps were tried, the rent, and the time that all of
     this takes.
     """
     n, weights = names.size, weights[:]
