@@ -399,6 +399,22 @@ def test_limits_and_callbacks():
     assert ss.minimize(problem, callbacks=[stop]).status is ss.Status.STOPPED
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("max_rounds", [0, 1, 2, 3])
+def test_what_is_cut_short_returns_the_best_point_of_the_trace(max_rounds, fit_intercept):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((30, 400))
+    y = X[:, :20] @ rng.standard_normal(20) + rng.standard_normal(30)
+    problem = ss.Problem(X, y, fit_intercept=fit_intercept, regularizer=ss.L1(1.0))
+    problem = problem.with_regularizer(ss.L1(0.001 * problem.alpha_max()))
+    result = ss.minimize(problem, tol=1e-12, max_rounds=max_rounds)
+    x = np.append(result.coef, result.intercept) if fit_intercept else result.coef
+    assert result.status is ss.Status.MAX_EPOCHS
+    assert result.objective == min(result.trace["objective"])
+    assert problem.objective(x) == pytest.approx(result.objective, rel=1e-12)
+    assert result.trace["nonzeros"][-1] == np.count_nonzero(result.coef)
+
+
 @pytest.mark.parametrize("n_jobs", [0, -2, 1.5])
 def test_n_jobs_is_checked(n_jobs):
     with pytest.raises(ValueError, match="n_jobs"):

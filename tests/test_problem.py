@@ -524,3 +524,16 @@ def test_a_loss_of_ones_own_has_a_gap():
     best = scipy.optimize.minimize(problem.objective, np.zeros(9), method="BFGS", options={"gtol": 1e-8})
     assert problem.duality_gap(best.x).gap < 1e-9
     assert problem.duality_gap(np.ones(9)).gap >= problem.objective(np.ones(9)) - best.fun
+
+
+def test_without_a_penalty_the_first_feature_that_is_not_empty_has_no_dual_point():
+    X = np.array([[0.0, 1.0, 2.0], [0.0, 3.0, -1.0]])
+    free, weighted = NoPenalty(), L1(0.1, weights=[1.0, 1.0, 0.0])
+    assert free.is_uniform
+    assert L1(0.1).is_uniform
+    assert not weighted.is_uniform
+    for regularizer, feature in ((free, 1), (weighted, 2)):
+        problem = Problem(X, [1.0, 2.0], regularizer=regularizer)
+        assert not problem.has_certificate
+        assert f"feature {feature} " in problem.certificate_reason
+    assert Problem(X, [1.0, 2.0], regularizer=L1(0.1)).has_certificate
