@@ -177,15 +177,17 @@ class OnWorkingSet(Rounds):
 
     def _read(self, listed: Integers, since: float, known: bool = False) -> None:
         """Compute gradient entries from the data, of those listed that were not seen since; see `unread`."""
-        stale = self._lists[1]
-        n, n_entries = unread(listed, self._is_member, self._seen, since, known, self._lengths, stale)
+        room = self._lists[1]  # that of those that move, who will be listed anew before anybody asks for them
+        n, n_entries = unread(listed, self._is_member, self._seen, since, known, self._lengths, room)
+        if n == 0:
+            return
         self._n_read += n_entries
-        if n == self.x.size:
-            self._catch_up()
-            self._gradient = self._samples.gradient(stale)
-        elif n > 0:
-            self._catch_up()
-            self._gradient[stale[:n]] = self._samples.gradient(stale[:n])
+        self._catch_up()
+        found = self._samples.gradient(room[:n])
+        if n == self.x.size:  # no copy, unless it came over a wire and cannot be written to
+            self._gradient = np.require(found, requirements="W")
+        else:
+            self._gradient[room[:n]] = found
 
     def _catch_up(self) -> None:
         """Move z to where x is, and take the residual there."""
