@@ -14,6 +14,7 @@ from sources import PACKAGE
 # A module imports only from rooms to the left of its own (and from its own room).
 ORDER = [
     "_jit",
+    "_elementary",
     "sampling",
     "lines",
     "design",

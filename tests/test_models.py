@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import surestep as ss
 from surestep.regularizers import Separable
 from surestep.solvers import _columns, _gram, _on_gram
-from surestep.solvers._gram import Gram, Products
+from surestep.solvers._gram import Gram, Products, WholeProducts
 from surestep.solvers._prices import Price
 from surestep.solvers._samples import LocalSamples
 from zoo import design
@@ -58,6 +58,19 @@ def test_gram_matrix_of_all_dense_columns(weights, order):
     members = np.arange(12)[::order]
     matrix = Gram(Products(problem.columns, 30, weights)).of(members)
     np.testing.assert_allclose(matrix, (A.T @ (weights[:, None] * A))[::order, ::order], atol=1e-13)
+
+
+@given(st.integers(0, 10_000), st.booleans())
+def test_gram_matrix_of_all_sparse_columns_by_rows(seed, intercept):
+    A, problem = design(seed, 17, 24, True, intercept)
+    rng = np.random.default_rng(seed)
+    weights = rng.random(17) * (rng.random(17) < 0.8)
+    gram = Gram(WholeProducts(problem.design.rows, weights, intercept))
+    for _ in range(3):
+        matrix = gram.of(np.arange(A.shape[1]))
+        np.testing.assert_allclose(matrix, A.T @ (weights[:, None] * A), atol=1e-13)
+        np.testing.assert_array_equal(matrix, matrix.T)
+        weights[rng.permutation(17)[: rng.choice([0, 3])]] = rng.random()
 
 
 @settings(max_examples=40, deadline=None)

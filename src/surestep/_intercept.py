@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from surestep import losses
-from surestep._jit import jit
+from surestep._jit import VECTORIZE, jit
 
 
-@jit
+@jit(fastmath=VECTORIZE)
 def shift_sums(loss: Any, z: Any, y: Any, weights: Any, b: Any) -> Any:
     """Sums over samples of s_i times loss'(z_i + b), its absolute value, and loss''(z_i + b)."""
     slope, size, curvature = 0.0, 0.0, 0.0

@@ -58,6 +58,15 @@ def inlined(function: Function) -> Function:
     return compiled
 
 
+def part_of_loops(function: Function) -> Function:
+    """Compile a function of numbers that the compiler takes into the loops that call it, and vectorises with them.
+
+    It may fuse a product and a sum, and has no other liberties, whatever those of the loop are.
+    """
+    compiled: Function = _compiled(function, fastmath={"contract"}, forceinline=True)
+    return compiled
+
+
 def _compiled(function: Function, **options: Any) -> Any:
     options.update(nogil=True, error_model="numpy")
     try:
@@ -92,7 +101,7 @@ def _is_own_type(kind: Any) -> bool:
     return named.instance_class.__module__.startswith("surestep.") and all(_is_own_type(part) for part in named)
 
 
-def generic(function: Function) -> Any:
+def generic(function: Function, **options: Any) -> Any:
     """Make a function that is dispatched on the type of its first argument, in Python and in kernels alike.
 
     Implementations are registered as with :func:`functools.singledispatch`, for ``NamedTuple`` classes, with the same
@@ -106,7 +115,8 @@ def generic(function: Function) -> Any:
         def _(loss, z, y):
             return 0.5 * (z - y) ** 2
 
-    A class with no implementation gets a ``TypeError`` that names the function and the class.
+    A class with no implementation gets a ``TypeError`` that names the function and the class. Implementations are
+    compiled with the ``options``, see :func:`generic_of_numbers`.
     """
     names = list(inspect.signature(function).parameters)
 
@@ -129,8 +139,14 @@ def generic(function: Function) -> Any:
     # Numba asks that the template have the very argument names of the implementations.
     scope: dict[str, Any] = {"choose": choose}
     exec(f"def template({', '.join(names)}):\n    return choose({names[0]})", scope)
-    numba_overload(dispatcher, strict=True, jit_options={"nogil": True, "error_model": "numpy"})(scope["template"])
+    options = {"nogil": True, "error_model": "numpy", **options}
+    numba_overload(dispatcher, strict=True, jit_options=options)(scope["template"])
     return dispatcher
+
+
+def generic_of_numbers(function: Function) -> Any:
+    """Make a generic function whose implementations take few numbers: as in `part_of_loops`, but nothing is fused."""
+    return generic(function, forceinline=True)
 
 
 def _no_implementation(function: str, kind: str) -> str:

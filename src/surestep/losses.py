@@ -69,7 +69,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surestep._jit import generic, jit
+from surestep._elementary import exp, log, log1p
+from surestep._jit import generic, generic_of_numbers
 
 EDGE = 4 * float(np.finfo(np.float64).eps)  # how far outside a conjugate's domain counts as rounding, relatively
 
@@ -118,17 +119,17 @@ def as_loss(loss: Any) -> Any:
     return loss
 
 
-@generic
+@generic_of_numbers
 def value(loss: Any, z: Any, y: Any) -> Any:
     """Loss of the prediction z for the target y."""
 
 
-@generic
+@generic_of_numbers
 def derivative(loss: Any, z: Any, y: Any) -> Any:
     """Give the derivative of the loss in z; it never falls as z rises."""
 
 
-@generic
+@generic_of_numbers
 def second_derivative(loss: Any, z: Any, y: Any) -> Any:
     """Second derivative of the loss in z (one side's value where the two sides differ)."""
 
@@ -143,7 +144,7 @@ def largest_curvature(loss: Any, low: Any, high: Any, y: Any) -> Any:
     """Bound the second derivative on low <= z <= high; `smoothness`, where a loss says no better."""
 
 
-@generic
+@generic_of_numbers
 def conjugate(loss: Any, u: Any, y: Any) -> Any:
     """Fenchel conjugate in z, sup_z u z - value(z, y): infinite outside its domain, up to a few ulp of rounding."""
 
@@ -280,39 +281,29 @@ def _(loss):
 # --- Logistic
 
 
-@jit
-def _log1p(e: float) -> float:
-    """log(1 + e) to the last digit for e > -1: what rounding takes from 1 + e, times the slope there.
-
-    In less time than the library's.
-    """
-    one_and_e = 1.0 + e
-    return math.log(one_and_e) + (e - (one_and_e - 1.0)) / one_and_e
-
-
 @value.register(Logistic)
 def _(loss, z, y):
     margin = y * z
-    return _log1p(math.exp(-abs(margin))) + max(-margin, 0.0)
+    return log1p(exp(-abs(margin))) + max(-margin, 0.0)
 
 
 @derivative.register(Logistic)
 def _(loss, z, y):
     margin = y * z
-    e = math.exp(-abs(margin))
+    e = exp(-abs(margin))
     return -y * (e if margin > 0.0 else 1.0) / (1.0 + e)  # signs of margins are hard to predict: no branches
 
 
 @second_derivative.register(Logistic)
 def _(loss, z, y):
-    e = math.exp(-abs(y * z))  # as above: who needs all three has one exponential
+    e = exp(-abs(y * z))  # as above: who needs all three has one exponential
     return min(e / (1.0 + e) ** 2, 0.25)  # rounding must not lift it above the smoothness
 
 
 @largest_curvature.register(Logistic)
 def _(loss, low, high, y):
     # It falls with the distance from 0.
-    e = math.exp(-max(low, -high, 0.0))
+    e = exp(-max(low, -high, 0.0))
     return min(e / (1.0 + e) ** 2 * (1.0 + 8.0 * EDGE), 0.25)
 
 
@@ -329,7 +320,8 @@ def _(loss, u, y):
     a = min(max(a, 0.0), 1.0)
     if a == 0.0 or a == 1.0:
         return 0.0
-    return a * math.log(a) + (1.0 - a) * _log1p(-a)
+    rest = 1.0 - a
+    return a * log(a) + rest * (log(rest) - (a - (1.0 - rest)) / rest)  # with what rounding took from the rest
 
 
 @is_classification.register(Logistic)

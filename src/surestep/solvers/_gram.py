@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.lines import Dense, Lines, WithIntercept, entry, n_entries
+from surestep.lines import Dense, Lines, Sparse, WithIntercept, entry, n_entries, product
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -318,6 +318,37 @@ class Products:
         lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
         lines[is_column] = found
         return lines
+
+
+class WholeProducts:
+    """The products of all columns of sparse data that are there by rows: neither columns nor rows of W are made.
+
+    ``weights`` are d, which may be changed; the column of the ``intercept``, if there is one, is the last.
+    """
+
+    def __init__(self, rows: Sparse, weights: Array, intercept: bool) -> None:
+        self._lines, self._weights, self._intercept = rows, weights, intercept
+        self._used = weights.copy()
+        self._rows = Rows(rows.starts, rows.starts[:-1], rows.indices, rows.values)
+
+    def renew(self, matrix: Array) -> bool:
+        """Tell whether G is that of the weights d."""
+        if np.array_equal(self._weights, self._used):
+            return True
+        self._used[:] = self._weights
+        return False
+
+    def join(self, new: Integers) -> None:
+        """Let all be members of W, in their order."""
+
+    def add_lines(self, first: int, out: Array) -> None:
+        """Add all of G to ``out``."""
+        d = self._lines.length
+        _add_products(self._rows, self._weights, 0, out[:d, :d])
+        if self._intercept:
+            product(self._lines, self._weights, out[d, :d])
+            out[d, d] = np.sum(self._weights)
+        mirror(out)
 
 
 def fits_single(lines: Array) -> bool:

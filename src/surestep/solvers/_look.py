@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep import losses
-from surestep._jit import jit
+from surestep._jit import VECTORIZE, jit
 from surestep.regularizers import (
     feasible_scale,
     gradient_step,
@@ -168,7 +168,7 @@ def survey(
     return n, largest, penalty_terms(reg, x, gradient, moving)
 
 
-@jit
+@jit(fastmath=VECTORIZE)
 def loss_terms(loss: Any, z: Array, u: Array, y: Array, weights: Array, tau: float) -> tuple[float, float]:
     """Mean loss, and weighted mean of loss(z_i) + loss*(tau u_i) - tau u_i z_i."""
     total = gap = 0.0
@@ -180,7 +180,7 @@ def loss_terms(loss: Any, z: Array, u: Array, y: Array, weights: Array, tau: flo
     return total, gap
 
 
-@jit
+@jit(fastmath=VECTORIZE)
 def mean_loss(loss: Any, z: Array, y: Array, weights: Array) -> float:
     """Weighted mean of loss(z_i)."""
     total = 0.0
@@ -190,7 +190,7 @@ def mean_loss(loss: Any, z: Array, y: Array, weights: Array) -> float:
     return total
 
 
-@jit
+@jit(fastmath=VECTORIZE)
 def residuals(loss: Any, z: Array, y: Array, weights: Array, u: Array, r: Array) -> tuple[float, float]:
     """Fill in u_i = loss'(z_i) and r_i = s_i u_i; return squares of the distance of r from what it was, and its size.
 
@@ -240,7 +240,7 @@ def curvatures(
             out[i] = d
 
 
-@jit
+@jit(fastmath=VECTORIZE)
 def slope(loss: Any, z: Array, move: Array, t: float, y: Array, weights: Array) -> float:
     """Derivative of the mean loss at z + t move, in t."""
     total = 0.0

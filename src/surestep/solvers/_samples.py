@@ -24,7 +24,7 @@ from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Copy, DenseCopy, combine, descend_by_columns, dots
 from surestep.solvers._dual import Dual
-from surestep.solvers._gram import FEWEST_SAMPLES, Gram, Products
+from surestep.solvers._gram import FEWEST_SAMPLES, Gram, Products, WholeProducts
 from surestep.solvers._look import curvatures, loss_terms, mean_loss, residual_at, residuals, slope
 from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
@@ -192,6 +192,11 @@ class LocalSamples(AbstractContextManager[Samples]):
         return Gram(self._products)
 
     @cached_property
+    def _whole_gram(self) -> Gram:
+        problem = self._problem
+        return Gram(WholeProducts(problem.design.rows, self._weights, problem.fit_intercept))
+
+    @cached_property
     def _sampled(self) -> SampledGram:
         return SampledGram(self._problem)
 
@@ -302,13 +307,15 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     def matrix(self, members: Integers) -> Array:
         self._put_away("_copy")
+        if self._problem.design.is_sparse and self._is_better_by_rows(members):
+            return self._whole_gram.of(members)
         return self._gram.of(members)
 
     def model_matrix(self, members: Integers) -> Array:
-        self._put_away("_copy")
         if self._is_sampled(members.size):
+            self._put_away("_copy")
             return self._sampled.of(members, self._weights)
-        return self._gram.of(members)
+        return self.matrix(members)
 
     def learn(self, step: Array, difference: Array) -> None:
         if self._is_sampled(step.size):
