@@ -101,7 +101,7 @@ def _is_own_type(kind: Any) -> bool:
     return named.instance_class.__module__.startswith("surestep.") and all(_is_own_type(part) for part in named)
 
 
-def generic(function: Function, **options: Any) -> Any:
+def generic(function: Function, *, forceinline: bool = False) -> Any:
     """Make a function that is dispatched on the type of its first argument, in Python and in kernels alike.
 
     Implementations are registered as with :func:`functools.singledispatch`, for ``NamedTuple`` classes, with the same
@@ -115,8 +115,8 @@ def generic(function: Function, **options: Any) -> Any:
         def _(loss, z, y):
             return 0.5 * (z - y) ** 2
 
-    A class with no implementation gets a ``TypeError`` that names the function and the class. Implementations are
-    compiled with the ``options``, see :func:`generic_of_numbers`.
+    A class with no implementation gets a ``TypeError`` that names the function and the class. For those that are
+    ``forceinline``, see :func:`generic_of_numbers`.
     """
     names = list(inspect.signature(function).parameters)
 
@@ -139,7 +139,7 @@ def generic(function: Function, **options: Any) -> Any:
     # Numba asks that the template have the very argument names of the implementations.
     scope: dict[str, Any] = {"choose": choose}
     exec(f"def template({', '.join(names)}):\n    return choose({names[0]})", scope)
-    options = {"nogil": True, "error_model": "numpy", **options}
+    options: Any = {"nogil": True, "error_model": "numpy", "forceinline": forceinline}
     numba_overload(dispatcher, strict=True, jit_options=options)(scope["template"])
     return dispatcher
 

@@ -193,8 +193,9 @@ class LocalSamples(AbstractContextManager[Samples]):
 
     @cached_property
     def _whole_gram(self) -> Gram:
-        problem = self._problem
-        return Gram(WholeProducts(problem.design.rows, self._weights, problem.fit_intercept))
+        problem, rows = self._problem, self._problem.design.rows
+        assert isinstance(rows, Sparse)
+        return Gram(WholeProducts(rows, self._weights, problem.fit_intercept))
 
     @cached_property
     def _sampled(self) -> SampledGram:
