@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.regularizers import Separable
-from surestep.solvers import _columns, _gram, _on_gram
+from surestep.solvers import _columns, _copies, _gram, _on_gram
 from surestep.solvers._gram import Gram, Products, WholeProducts
 from surestep.solvers._prices import Price
 from surestep.solvers._samples import LocalSamples
@@ -172,7 +172,7 @@ def test_a_copy_of_columns_grows(dtype):
     A = (rng.normal(size=(30, 20)) * (rng.random((30, 20)) < 0.4)).astype(dtype)
     problem = ss.Problem(scipy.sparse.csc_array(A), np.ones(30))
     members = rng.permutation(20)
-    copy = _columns.Copy(problem.columns, A.size)
+    copy = _copies.Copy(problem.columns, A.size)
     for n in (5, 9, 9, 20):
         lines, found = copy.of(members[:n]), np.empty((n, 30))
         assert lines.values.dtype == dtype
@@ -186,14 +186,14 @@ def test_a_copy_of_dense_columns_grows_and_is_single_where_they_fit(dtype):
     rng = np.random.default_rng(0)
     A = rng.normal(size=(30, 20)).astype(dtype)
     members = rng.permutation(20)
-    copy = _columns.DenseCopy(ss.Problem(np.asfortranarray(A), np.ones(30)).columns)
+    copy = _copies.DenseCopy(ss.Problem(np.asfortranarray(A), np.ones(30)).columns)
     for n in (5, 9, 9, 20):
         lines = copy.of(members[:n])
         assert lines.values.dtype == np.float32
         np.testing.assert_array_equal(lines.values.T, A[:, members[:n]].astype(np.float32))
     for large in (1e20, 1e-20):
         A[:, members[6]] = large
-        copy = _columns.DenseCopy(ss.Problem(np.asfortranarray(A), np.ones(30)).columns)
+        copy = _copies.DenseCopy(ss.Problem(np.asfortranarray(A), np.ones(30)).columns)
         for n, kind in ((5, np.float32), (9, dtype), (20, dtype)):
             lines = copy.of(members[:n])
             assert lines.values.dtype == kind

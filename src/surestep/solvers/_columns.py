@@ -29,20 +29,16 @@ from numpy.typing import NDArray
 
 from surestep._jit import jit
 from surestep.lines import (
-    Dense,
     Lines,
-    Sparse,
     add,
     add_weighted,
     are_alike,
     dot,
-    entry,
-    n_entries,
     squared_norm,
     sum_of_squares,
 )
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers._gram import Gram, Products, block_of, fits_single
+from surestep.solvers._gram import Gram, Products, block_of
 from surestep.solvers._on_gram import Orthant, orthant_of, solve_on_gram
 from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
@@ -81,69 +77,6 @@ def combine(columns: Any, members: Integers, x: Array, out: Array) -> None:
     for t in range(members.size):
         if x[t] != 0.0:
             add(columns, members[t], x[t], out)
-
-
-@jit
-def _copy_entries(columns: Any, members: Integers, places: Any, values: Any) -> None:
-    """Write the entries of some columns one after the other, and where they are."""
-    at = 0
-    for t in range(members.size):
-        for k in range(n_entries(columns, members[t])):
-            places[at], values[at] = entry(columns, members[t], k)
-            at += 1
-
-
-class Copy:
-    """The columns of W next to each other, as columns of their own; extended as members join W.
-
-    All columns together have ``n_entries``.
-    """
-
-    def __init__(self, columns: Sparse, n_entries: int) -> None:
-        self._columns, self._n_entries = columns, n_entries
-        self._values, self._places = np.empty(0, columns.values.dtype), np.empty(0, columns.indices.dtype)
-        self._starts = np.zeros(1, np.uint64)
-
-    def of(self, members: Integers) -> Sparse:
-        """Return the columns of these members, those of the last time first."""
-        new, begin = members[self._starts.size - 1 :], int(self._starts[-1])
-        lengths = self._columns.starts[new + 1] - self._columns.starts[new]
-        self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum(lengths)])
-        end = int(self._starts[-1])
-        if end > self._values.size:
-            room = min(2 * end, self._n_entries)
-            self._values, self._places = _extended(self._values[:begin], room), _extended(self._places[:begin], room)
-        _copy_entries(self._columns, new, self._places[begin:], self._values[begin:])
-        found = self._values[:end], self._places[:end], self._starts[:]
-        for array in found:
-            array.flags.writeable = False  # as those of a design: one compiled version of what reads them
-        return Sparse(*found, self._columns.length)
-
-
-class DenseCopy:
-    """Dense columns of W next to each other, in single precision if they fit; extended as members join W."""
-
-    def __init__(self, columns: Dense) -> None:
-        self._columns, self._n = columns.values, 0
-        self._values: Any = np.empty((0, columns.values.shape[1]), np.float32)
-
-    def of(self, members: Integers) -> Dense:
-        """Return the columns of these members, those of the last time first."""
-        n, new = members.size, self._columns[members[self._n :]]
-        if self._values.dtype != new.dtype and not fits_single(new):
-            self._values, self._n, new = np.empty((0, new.shape[1])), 0, self._columns[members]
-        if n > self._values.shape[0]:
-            self._values = _extended(self._values[: self._n], min(2 * n, self._columns.shape[0]))
-        self._values[self._n : n], self._n = new, n
-        found = self._values[:n]
-        found.flags.writeable = False  # as those of a design: one compiled version of what reads them
-        return Dense(found)
-
-
-def _extended(array: Any, size: int) -> Any:
-    out = np.empty((size, *array.shape[1:]), array.dtype)
-    out[: array.shape[0]] = array
-    return out
 
 
 class Columns(NamedTuple):

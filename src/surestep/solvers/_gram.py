@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surestep._jit import jit
 from surestep.lines import Dense, Lines, Sparse, WithIntercept, entry, n_entries, product
+from surestep.solvers._copies import DenseCopy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,9 +31,9 @@ _ROOM = 8
 # Side of the tiles by which a matrix is mirrored.
 _TILE = 32
 
-# Numbers between this and its inverse have squares in single precision, and sums of these. What its rounding may take
-# from the diagonal, as a part of it, is added: a matrix that nearly is not positive must not become one that is not.
-_LARGE, _RIDGE = 1e15, 1e-5
+# What rounding to single precision may take from the diagonal, as a part of it, is added: a matrix that nearly is not
+# positive must not become one that is not.
+_RIDGE = 1e-5
 
 
 class Rows(NamedTuple):
@@ -182,7 +183,8 @@ class Products:
     """The products that make a Gram matrix, of columns in one place; ``weights`` are d, which may be changed.
 
     Sparse columns of W are gathered by rows; these are kept for other weights where W has at most ``n_kept`` entries.
-    Dense ones are multiplied in ``single`` precision where that will do: for models, whose steps are checked.
+    Dense ones are multiplied in ``single`` precision where that will do: for models, whose steps are checked. They are
+    gathered each time, or copied.
     """
 
     def __init__(self, columns: Lines, n_samples: int, weights: Array, n_kept: int = 0, single: bool = False) -> None:
@@ -192,7 +194,10 @@ class Products:
         self._n_samples = n_samples
         self._members = np.empty(0, np.int64)
         self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
-        self._single = single and self._dense is not None and n_samples >= FEWEST_SAMPLES
+        self._copy = self._copied = None
+        if single and isinstance(inner, Dense) and n_samples >= FEWEST_SAMPLES:
+            self._copy = DenseCopy(inner)
+            self._copied = self._copy.of(self._members).values
         self._n_kept = n_kept
         self._kept: Rows | None = None
 
@@ -210,7 +215,7 @@ class Products:
             return False
         if self._dense is not None:
             lines = self._gather(changed)
-            matrix += self._rounded(lines * change[changed]) @ self._rounded(lines).T
+            matrix += (lines * change[changed].astype(lines.dtype)) @ lines.T
         else:
             self._add_by_rows(change, self._counts, 0, matrix)
         mirror(matrix)
@@ -224,8 +229,10 @@ class Products:
             count_entries(self._columns, new, self._n_new)
             self._counts += self._n_new
             self._kept = None
-        elif self._single:
-            self._single = fits_single(self._dense[new[new < self._dense.shape[0]]])
+        elif self._copy is not None:
+            self._copied = self._copy.of(self._members).values
+            if not self._copy.fits:
+                self._copy = self._copied = None
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
@@ -240,10 +247,10 @@ class Products:
     def _add_dense(self, first: int, out: Array) -> None:
         """Add products of dense columns by BLAS, which takes half the time where both factors are the same."""
         assert self._dense is not None
-        if not self._single and first == 0 and self._is_nearly_whole and _is_constant(self._weights):
+        if self._copy is None and first == 0 and self._is_nearly_whole and _is_constant(self._weights):
             out += self._weights[0] * block_of(self._dense @ self._dense.T, self._members)
             return
-        if not self._single and self._is_most(first):
+        if self._copy is None and self._is_most(first):
             new = self._dense[self._members[first:]] * self._weights
             out += (new @ self._dense.T)[:, self._members]
             return
@@ -251,17 +258,14 @@ class Products:
         size = max(FEWEST_SAMPLES, CACHED // self._members.size)
         for begin in range(0, self._n_samples, size):
             part = slice(begin, begin + size)
-            lines, weights = self._gather(part), self._weights[part]
+            lines = self._gather(part)
+            lines = lines * np.sqrt(self._weights[part]).astype(lines.dtype)
             new = lines[first:]
             if first > 0:
-                out[:, :first] += self._rounded(new * weights) @ self._rounded(lines[:first]).T
-            new = self._rounded(new * np.sqrt(weights))
+                out[:, :first] += new @ lines[:first].T
             out[:, first:] += new @ new.T
-        if self._single:
+        if self._copy is not None:
             out[:, first:][np.diag_indices(out.shape[0])] *= 1.0 + _RIDGE
-
-    def _rounded(self, values: Array) -> Any:
-        return values.astype(np.float32) if self._single else values
 
     def _add_by_rows(self, weights: Array, n_new: NDArray[np.uint64], first: int, out: Array) -> None:
         """Add sparse products for some weights to the lines of new members."""
@@ -305,9 +309,11 @@ class Products:
         n, d = self._members.size, self._dense.shape[0]
         return 2 * n > d and 10 * (n - first) < n and self._dense.dtype == np.float64 and int(np.max(self._members)) < d
 
-    def _gather(self, part: Any) -> Array:
+    def _gather(self, part: Any) -> Any:
         """Return some samples of the columns of W."""
         assert self._dense is not None
+        if self._copied is not None:
+            return self._copied[:, part]
         if self._is_whole:
             return np.asarray(self._dense[:, part])
         is_column = self._members < self._dense.shape[0]
@@ -349,12 +355,6 @@ class WholeProducts:
             product(self._lines, self._weights, out[d, :d])
             out[d, d] = np.sum(self._weights)
         mirror(out)
-
-
-def fits_single(lines: Array) -> bool:
-    """Whether lines may be rounded to single precision: none of them, nor of their products, overflows or vanishes."""
-    largest = np.maximum(np.max(lines, axis=1, initial=0.0), -np.min(lines, axis=1, initial=0.0))
-    return bool(np.all((largest < _LARGE) & ((largest > 1.0 / _LARGE) | (largest == 0.0))))
 
 
 def _is_constant(weights: Array) -> bool:

@@ -22,7 +22,8 @@ from surestep._intercept import shift_sums
 from surestep.lines import Dense, Lines, Sparse, are_alike, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._columns import Copy, DenseCopy, combine, descend_by_columns, dots
+from surestep.solvers._columns import combine, descend_by_columns, dots
+from surestep.solvers._copies import Copy, DenseCopy
 from surestep.solvers._dual import Dual
 from surestep.solvers._gram import FEWEST_SAMPLES, Gram, Products, WholeProducts
 from surestep.solvers._look import curvatures, loss_terms, mean_loss, residual_at, residuals, slope

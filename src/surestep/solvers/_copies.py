@@ -1,0 +1,110 @@
+"""Copies of the columns of a working set W, next to each other, where they are read again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surestep._jit import jit
+from surestep.lines import Dense, Sparse, entry, n_entries
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Numbers between this and its inverse have squares in single precision, and sums of these.
+_LARGE = 1e15
+
+
+@jit
+def _copy_entries(columns: Any, members: Integers, places: Any, values: Any) -> None:
+    """Write the entries of some columns one after the other, and where they are."""
+    at = 0
+    for t in range(members.size):
+        for k in range(n_entries(columns, members[t])):
+            places[at], values[at] = entry(columns, members[t], k)
+            at += 1
+
+
+class Copy:
+    """The columns of W next to each other, as columns of their own; extended as members join W.
+
+    All columns together have ``n_entries``.
+    """
+
+    def __init__(self, columns: Sparse, n_entries: int) -> None:
+        self._columns, self._n_entries = columns, n_entries
+        self._values, self._places = np.empty(0, columns.values.dtype), np.empty(0, columns.indices.dtype)
+        self._starts = np.zeros(1, np.uint64)
+
+    def of(self, members: Integers) -> Sparse:
+        """Return the columns of these members, those of the last time first."""
+        new, begin = members[self._starts.size - 1 :], int(self._starts[-1])
+        lengths = self._columns.starts[new + 1] - self._columns.starts[new]
+        self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum(lengths)])
+        end = int(self._starts[-1])
+        if end > self._values.size:
+            room = min(2 * end, self._n_entries)
+            self._values, self._places = _extended(self._values[:begin], room), _extended(self._places[:begin], room)
+        _copy_entries(self._columns, new, self._places[begin:], self._values[begin:])
+        found = self._values[:end], self._places[:end], self._starts[:]
+        for array in found:
+            array.flags.writeable = False  # as those of a design: one compiled version of what reads them
+        return Sparse(*found, self._columns.length)
+
+
+class DenseCopy:
+    """Dense columns of W next to each other, in single precision if they fit; extended as members join W.
+
+    ``fits``: whether none of them, nor of their products, overflows or vanishes in single precision. A member beyond
+    the columns is the intercept, whose column has ones.
+    """
+
+    def __init__(self, columns: Dense) -> None:
+        self._columns, self._n, self.fits = columns.values, 0, True
+        self._values: Any = np.empty((0, columns.values.shape[1]), np.float32)
+
+    def of(self, members: Integers) -> Dense:
+        """Return the columns of these members, those of the last time first."""
+        n = members.size
+        self._make_room(n)
+        self.fits &= _copy_dense(self._columns, members[self._n :], self._values[self._n : n])
+        if not self.fits and self._values.dtype != self._columns.dtype:
+            self._values, self._n = np.empty((0, self._columns.shape[1])), 0
+            self._make_room(n)
+            _copy_dense(self._columns, members, self._values[:n])
+        self._n = n
+        found = self._values[:n]
+        found.flags.writeable = False  # as those of a design: one compiled version of what reads them
+        return Dense(found)
+
+    def _make_room(self, n: int) -> None:
+        if n > self._values.shape[0]:
+            self._values = _extended(self._values[: self._n], min(2 * n, self._columns.shape[0] + 1))
+
+
+@jit
+def _copy_dense(columns: Any, members: Integers, out: Any) -> bool:
+    """Copy some columns, in the precision of ``out``; return whether all of them fit single precision."""
+    fit = True
+    for t in range(members.size):
+        if members[t] == columns.shape[0]:
+            out[t] = 1.0
+            continue
+        line, to = columns[members[t]], out[t]
+        n_large = n_small = n_zero = 0
+        for i in range(line.size):
+            size = abs(line[i])
+            n_large += size >= _LARGE
+            n_small += size <= 1.0 / _LARGE
+            n_zero += size == 0.0
+            to[i] = line[i]
+        fit = fit and n_large == 0 and (n_small < line.size or n_zero == line.size)
+    return fit
+
+
+def _extended(array: Any, size: int) -> Any:
+    out = np.empty((size, *array.shape[1:]), array.dtype)
+    out[: array.shape[0]] = array
+    return out
