@@ -17,7 +17,7 @@ from surestep import losses
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers import _on_working_set, _prices, _samples
 from surestep.solvers._look import curvatures
-from surestep.solvers._on_working_set import OnWorkingSet
+from surestep.solvers._on_working_set import OnWorkingSet, _places_of_largest
 from surestep.solvers._samples import LocalSamples
 from surestep.solvers._steps import gain_of
 from zoo import PseudoHuber, design, problems, reference_optimum
@@ -124,6 +124,18 @@ def test_certified_columns_are_optimal_under_the_next_penalty_too(seed, shape, f
         stays = (method._until >= method._travelled) & (method.x == 0.0)
         assert not np.any(following.optimality(method.x)[stays] > 0.0)
         assert method.evaluate()[0].gap == pytest.approx(following.duality_gap(method.x).gap, rel=1e-6, abs=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["uneven", "alike", "few above the rest"])
+@pytest.mark.parametrize(("size", "n"), [(5, 5), (300, 20), (5000, 1), (5000, 128), (5000, 4999)])
+def test_places_of_largest(kind, size, n):
+    rng = np.random.default_rng(size + n)
+    values = rng.pareto(1.0, size) if kind == "uneven" else np.ones(size)
+    if kind == "few above the rest":  # of which a sample sees none
+        values[1:8] = 2.0
+    places = _places_of_largest(values, n)
+    assert np.unique(places).size == n
+    np.testing.assert_array_equal(np.sort(values[places]), np.sort(values)[size - n :])
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -35,7 +35,8 @@ Integers = NDArray[np.int64]
 def uncertified(until: Array, travelled: float, lengths: Integers, listed: Integers) -> tuple[int, int]:
     """List the coordinates that must be looked at: what is known of them holds no longer. Count them and their entries.
 
-    As all lists here, it is written to the front of an array that is there: new memory takes several times as long.
+    As all lists here, it is written to the front of an array that is there: new memory takes several times as long. And
+    as all, it is read as unsigned numbers: that they are not negative need not be tested.
     """
     n = n_entries = 0
     for j in range(until.size):
@@ -62,7 +63,7 @@ def unread(
     """
     n = n_entries = 0
     for t in range(listed.size):
-        j = listed[t]
+        j = np.uint64(listed[t])
         if seen[j] < since and not (known and is_member[j]):
             out[n] = j
             n += 1
@@ -90,7 +91,7 @@ def certify(
     """
     n = 0
     for t in range(listed.size):
-        j = listed[t]
+        j = np.uint64(listed[t])
         seen[j] = now
         outside = signed_distance(reg, j, x[j], gradient[j])
         if not is_member[j]:
@@ -117,7 +118,7 @@ def gains_of(reg: Any, x: Array, gradient: Array, smoothness: Array, listed: Int
     """
     largest = 0.0
     for t in range(listed.size):
-        j = listed[t]
+        j = np.uint64(listed[t])
         out[t] = 0.0
         if smoothness[j] > 0.0:
             curvature = smoothness[j] + reg.l2[j]
@@ -136,10 +137,11 @@ def penalty_terms(reg: Any, x: Array, gradient: Array, listed: Integers) -> tupl
     """
     tau = 1.0
     for t in range(listed.size):
-        tau = min(tau, feasible_scale(reg, listed[t], -gradient[listed[t]]))
+        j = np.uint64(listed[t])
+        tau = min(tau, feasible_scale(reg, j, -gradient[j]))
     total = gap = 0.0
     for t in range(listed.size):
-        j = listed[t]
+        j = np.uint64(listed[t])
         value, v = penalty(reg, j, x[j]), -tau * gradient[j]
         total += value
         gap += value + penalty_conjugate(reg, j, v) - x[j] * v
