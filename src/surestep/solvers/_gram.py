@@ -310,7 +310,7 @@ class Products:
         return 2 * n > d and 10 * (n - first) < n and self._dense.dtype == np.float64 and int(np.max(self._members)) < d
 
     def _gather(self, part: Any) -> Any:
-        """Return some samples of the columns of W."""
+        """Return some samples of the columns of W, in the precision of their products."""
         assert self._dense is not None
         if self._copied is not None:
             return self._copied[:, part]
@@ -318,9 +318,9 @@ class Products:
             return np.asarray(self._dense[:, part])
         is_column = self._members < self._dense.shape[0]
         columns = self._members[is_column]
-        found = self._dense[columns if isinstance(part, slice) else columns[:, None], part]
+        found = self._dense[columns if isinstance(part, slice) else columns[:, None], part].astype(np.float64, copy=False)
         if is_column.all():
-            return np.asarray(found)
+            return found
         lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
         lines[is_column] = found
         return lines
