@@ -318,7 +318,8 @@ class Products:
             return np.asarray(self._dense[:, part])
         is_column = self._members < self._dense.shape[0]
         columns = self._members[is_column]
-        found = self._dense[columns if isinstance(part, slice) else columns[:, None], part].astype(np.float64, copy=False)
+        found = self._dense[columns if isinstance(part, slice) else columns[:, None], part]
+        found = found.astype(np.float64, copy=False)
         if is_column.all():
             return found
         lines = np.ones((self._members.size, found.shape[1]))  # one of them is that of the intercept
