@@ -149,7 +149,8 @@ class Dual:
     def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, Array, int, float]:
         """Return x, u, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
 
-        That is when, at the pace so far, those that are left would not get there.
+        That is when, at the pace so far, those that are left would not get there. x and u are the state of the next
+        time, and not to be changed.
         """
         problem, (x, u, _, squares) = self._problem, self._state
         if l2 != self._l2:
@@ -180,7 +181,7 @@ class Dual:
                 pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
                 if gap * pace ** (max_sweeps - len(gaps) + n_before) > enough:
                     break
-        return x.copy(), u.copy(), len(gaps) - n_before, gap
+        return x, u, len(gaps) - n_before, gap
 
     def _order(self) -> Integers:
         """Return the samples in a random order, in which some neighbours stay together: these are read faster.
