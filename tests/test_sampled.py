@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.solvers import _sampled, _samples
+from surestep.solvers._copies import DenseCopy
 from surestep.solvers._look import loss_terms
 from surestep.solvers._sampled import SampledGram, restricted
 from surestep.solvers._samples import LocalSamples
@@ -65,7 +66,15 @@ def test_columns_on_some_rows(layout, fit_intercept):
     problem, rows = tall(layout=layout, n=300, d=7, fit_intercept=fit_intercept), np.array([0, 3, 4, 17, 250, 299])
     A = whole(problem)
     members = np.arange(A.shape[1])[::-1]
-    found = restricted(problem.columns, members, rows)
+    if layout == "dense":
+        inner = problem.columns.lines if fit_intercept else problem.columns
+        copy = DenseCopy(inner, rows)
+        copy.of(members[:3])
+        found = copy.of(members)
+        assert copy.fits
+    else:
+        found = restricted(problem.columns, members, rows)
+    A = A.astype(found.values.dtype)
     np.testing.assert_allclose(_columns(found, rows.size), A[np.ix_(rows, members)])
     np.testing.assert_allclose(_columns(problem.design.columns_on(rows), rows.size), A[rows][:, :7])
 
@@ -85,8 +94,25 @@ def test_a_sample_of_all_rows_is_the_gram_matrix(layout, fit_intercept, monkeypa
     A, d = whole(problem), np.random.default_rng(1).random(480)
     monkeypatch.setattr(_sampled, "_PER_MEMBER", 480 // A.shape[1])
     monkeypatch.setattr(_sampled, "_TOGETHER", 480)
-    found = SampledGram(problem).of(np.arange(A.shape[1]), d)
-    np.testing.assert_allclose(found, A.T @ (d[:, None] * A), atol=1e-10)
+    found, expected = SampledGram(problem).of(np.arange(A.shape[1]), d), A.T @ (d[:, None] * A)
+    single = 2e-5 * np.max(np.abs(expected))  # which dense columns are in
+    np.testing.assert_allclose(found, expected, atol=single if layout == "dense" else 1e-10)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_matrix_of_a_sample_grows_with_the_working_set(loss):
+    """On the same rows, while these are enough; what it was does not matter."""
+    problem, d, rng = tall(loss, d=40), np.full(4000, 0.2), np.random.default_rng(1)
+    members = rng.permutation(40)
+    grown = SampledGram(problem)
+    for n in (30, 32, 40):
+        n_rows = grown._rows.size
+        found = grown.of(members[:n], d)
+        assert (grown._rows.size == n_rows) == (n == 32)
+        A = whole(problem)[grown._rows][:, members[:n]]
+        expected = A.T @ A * (d[0] * 4000 / grown._rows.size)
+        np.testing.assert_allclose(found, expected, atol=2e-5 * np.max(expected))
+        d = d * rng.uniform(1.0, 3.0) if loss == "logistic" else d
 
 
 def test_the_diagonal_of_sparse_columns_is_that_of_all_rows():

@@ -57,23 +57,26 @@ class Copy:
 class DenseCopy:
     """Dense columns of W next to each other, in single precision if they fit; extended as members join W.
 
+    On some ``rows``, or all.
     ``fits``: whether none of them, nor of their products, overflows or vanishes in single precision. A member beyond
     the columns is the intercept, whose column has ones.
     """
 
-    def __init__(self, columns: Dense) -> None:
+    def __init__(self, columns: Dense, rows: Integers | None = None) -> None:
         self._columns, self._n, self.fits = columns.values, 0, True
-        self._values: Any = np.empty((0, columns.values.shape[1]), np.float32)
+        self._rows = np.empty(0, np.int64) if rows is None else rows
+        self._length = columns.values.shape[1] if rows is None else rows.size
+        self._values: Any = np.empty((0, self._length), np.float32)
 
     def of(self, members: Integers) -> Dense:
         """Return the columns of these members, those of the last time first."""
         n = members.size
         self._make_room(n)
-        self.fits &= _copy_dense(self._columns, members[self._n :], self._values[self._n : n])
+        self.fits &= _copy_dense(self._columns, members[self._n :], self._rows, self._values[self._n : n])
         if not self.fits and self._values.dtype != self._columns.dtype:
-            self._values, self._n = np.empty((0, self._columns.shape[1])), 0
+            self._values, self._n = np.empty((0, self._length)), 0
             self._make_room(n)
-            _copy_dense(self._columns, members, self._values[:n])
+            _copy_dense(self._columns, members, self._rows, self._values[:n])
         self._n = n
         found = self._values[:n]
         found.flags.writeable = False  # as those of a design: one compiled version of what reads them
@@ -85,22 +88,26 @@ class DenseCopy:
 
 
 @jit
-def _copy_dense(columns: Any, members: Integers, out: Any) -> bool:
-    """Copy some columns, in the precision of ``out``; return whether all of them fit single precision."""
-    fit = True
+def _copy_dense(columns: Any, members: Integers, rows: Integers, out: Any) -> bool:
+    """Copy some columns, in the precision of ``out``; return whether all of them fit single precision.
+
+    Where there are ``rows``, only these.
+    """
+    fit, some = True, rows.size > 0
     for t in range(members.size):
         if members[t] == columns.shape[0]:
             out[t] = 1.0
             continue
         line, to = columns[members[t]], out[t]
         n_large = n_small = n_zero = 0
-        for i in range(line.size):
-            size = abs(line[i])
+        for i in range(to.size):
+            value = line[rows[i]] if some else line[i]
+            size = abs(value)
             n_large += size >= _LARGE
             n_small += size <= 1.0 / _LARGE
             n_zero += size == 0.0
-            to[i] = line[i]
-        fit = fit and n_large == 0 and (n_small < line.size or n_zero == line.size)
+            to[i] = value
+        fit = fit and n_large == 0 and (n_small < to.size or n_zero == to.size)
     return fit
 
 

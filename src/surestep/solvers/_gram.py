@@ -184,19 +184,27 @@ class Products:
 
     Sparse columns of W are gathered by rows; these are kept for other weights where W has at most ``n_kept`` entries.
     Dense ones are multiplied in ``single`` precision where that will do: for models, whose steps are checked. They are
-    gathered each time, or copied.
+    copied for that, on some ``rows`` if these are given, whose weights are then d; else they are gathered each time.
     """
 
-    def __init__(self, columns: Lines, n_samples: int, weights: Array, n_kept: int = 0, single: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Lines,
+        n_samples: int,
+        weights: Array,
+        n_kept: int = 0,
+        single: bool = False,
+        rows: Integers | None = None,
+    ) -> None:
         self._columns, self._weights, self._used = columns, weights, weights.copy()
         inner = columns.lines if isinstance(columns, WithIntercept) else columns
         self._dense = inner.values if isinstance(inner, Dense) else None
         self._n_samples = n_samples
         self._members = np.empty(0, np.int64)
         self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
-        self._copy = self._copied = None
-        if single and isinstance(inner, Dense) and n_samples >= FEWEST_SAMPLES:
-            self._copy = DenseCopy(inner)
+        self._copy, self._copied = None, np.empty((0, 0))
+        if isinstance(inner, Dense) and (rows is not None or (single and n_samples >= FEWEST_SAMPLES)):
+            self._copy = DenseCopy(inner, rows)
             self._copied = self._copy.of(self._members).values
         self._n_kept = n_kept
         self._kept: Rows | None = None
@@ -231,8 +239,6 @@ class Products:
             self._kept = None
         elif self._copy is not None:
             self._copied = self._copy.of(self._members).values
-            if not self._copy.fits:
-                self._copy = self._copied = None
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
@@ -264,7 +270,7 @@ class Products:
             if first > 0:
                 out[:, :first] += new @ lines[:first].T
             out[:, first:] += new @ new.T
-        if self._copy is not None:
+        if self._copy is not None and self._copy.fits:
             out[:, first:][np.diag_indices(out.shape[0])] *= 1.0 + _RIDGE
 
     def _add_by_rows(self, weights: Array, n_new: NDArray[np.uint64], first: int, out: Array) -> None:
@@ -312,8 +318,9 @@ class Products:
     def _gather(self, part: Any) -> Any:
         """Return some samples of the columns of W, in the precision of their products."""
         assert self._dense is not None
-        if self._copied is not None:
-            return self._copied[:, part]
+        if self._copy is not None:
+            found = self._copied[:, part]
+            return found if self._copy.fits else found.astype(np.float64, copy=False)
         if self._is_whole:
             return np.asarray(self._dense[:, part])
         is_column = self._members < self._dense.shape[0]

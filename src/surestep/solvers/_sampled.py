@@ -19,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.lines import Dense, Lines, Sparse, WithIntercept, entry, n_entries, squared_norm
+from surestep.lines import Lines, Sparse, WithIntercept, entry, n_entries, squared_norm
 from surestep.problem import Problem
 from surestep.solvers._gram import Gram, Products
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Rows for each member of W, at first; the part of all rows that a sample is, at most; rows that stay together.
-_PER_MEMBER, _PART, _TOGETHER = 20, 0.25, 16
+# Rows for each member of W, at first; the part of all rows that a sample is, at most; rows that stay together; and more
+# of them for members to come, as this part.
+_PER_MEMBER, _PART, _TOGETHER, _ROOM = 20, 0.25, 16, 8
 
 # Curvatures that have changed by this part of them, on average, make a new matrix; so do so many updates, of more rows.
 _CHANGED, _UPDATES = 0.1, 10
@@ -69,7 +70,7 @@ class SampledGram:
         assert self._gram is not None
         self._used, self._n_updates = used, 0
         self._weights[:] = used * (self._n / used.size)
-        self._matrix = self._gram.of(np.arange(n)).copy()
+        self._matrix = self._gram.of(members if self._extends(members) else np.arange(n)).copy()
         if self._problem.design.is_sparse:
             self._put_diagonal(self._squares(members, d))
         return self._matrix
@@ -87,17 +88,27 @@ class SampledGram:
 
     def _restrict_to(self, members: Integers) -> None:
         """Take the columns of W on a sample of the rows, some neighbours at a time: these are read faster."""
-        n_groups = -(-members.size * self._per_member // _TOGETHER)
+        n_groups, is_new = -(-members.size * self._per_member // _TOGETHER), False
         if self._rows.size < n_groups * _TOGETHER:
             self._rng = np.random.default_rng(0) if self._rng is None else self._rng
+            n_groups, is_new = min(n_groups + n_groups // _ROOM, self._n // _TOGETHER), True
             groups = np.sort(self._rng.choice(self._n // _TOGETHER, n_groups, replace=False))
             self._rows = (_TOGETHER * groups[:, None] + np.arange(_TOGETHER)).ravel()
+        self._used = np.empty(0)
+        if self._extends(members) and not is_new:
+            return
         self._gram = None  # which makes room
-        self._used, self._weights = np.empty(0), np.zeros(self._rows.size)
-        lines, m = self._columns_on(members, self._rows), self._rows.size
-        design = self._problem.design
+        self._weights, m, problem = np.zeros(self._rows.size), self._rows.size, self._problem
+        if self._extends(members):
+            self._gram = Gram(Products(problem.columns, m, self._weights, rows=self._rows))
+            return
+        design = problem.design
         n_kept = m * members.size if design.is_sparse and not design.has_rows else 0  # no room where X is there twice
-        self._gram = Gram(Products(lines, m, self._weights, n_kept))
+        self._gram = Gram(Products(self._columns_on(members, self._rows), m, self._weights, n_kept))
+
+    def _extends(self, members: Integers) -> bool:
+        """Whether the matrix grows with W, as that of all rows does: dense columns are copied one by one."""
+        return not (self._problem.design.is_sparse or self._is_by_rows(members))
 
     def _columns_on(self, members: Integers, rows: Integers) -> Lines:
         """Return the columns of W on some rows."""
@@ -125,13 +136,10 @@ class SampledGram:
         np.fill_diagonal(self._matrix, exact)
 
 
-def restricted(columns: Lines, members: Integers, rows: Integers) -> Dense | Sparse:
-    """Return some columns on some rows, as columns of their own."""
+def restricted(columns: Lines, members: Integers, rows: Integers) -> Sparse:
+    """Return some sparse columns on some rows, as columns of their own."""
     inner = columns.lines if isinstance(columns, WithIntercept) else columns
-    if isinstance(inner, Dense):
-        ones = np.ones(rows.size)
-        d = inner.values.shape[0]
-        return Dense(np.stack([inner.values[j].take(rows) if j < d else ones for j in members]))
+    assert isinstance(inner, Sparse)
     places = np.full(inner.length, -1)
     places[rows] = np.arange(rows.size)
     values, indices, starts = _entries_on(columns, members, places)
