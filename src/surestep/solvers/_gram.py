@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.lines import Dense, Lines, Sparse, WithIntercept, entry, n_entries, product
+from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, entry, n_entries
 from surestep.solvers._copies import DenseCopy
 
 Array = NDArray[np.float64]
@@ -341,28 +341,43 @@ class WholeProducts:
     """
 
     def __init__(self, rows: Sparse, weights: Array, intercept: bool) -> None:
-        self._lines, self._weights, self._intercept = rows, weights, intercept
-        self._used = weights.copy()
+        self._lines, self._weights, self._used, self._intercept = rows, weights, weights.copy(), intercept
         self._rows = Rows(rows.starts, rows.starts[:-1], rows.indices, rows.values)
 
     def renew(self, matrix: Array) -> bool:
-        """Tell whether G is that of the weights d."""
-        if np.array_equal(self._weights, self._used):
+        """See `Products.renew`."""
+        change = self._weights - self._used
+        n_changed = np.count_nonzero(change)
+        if n_changed == 0:
             return True
         self._used[:] = self._weights
-        return False
+        if 2 * n_changed > change.size:
+            return False
+        self._add(change, matrix)
+        return True
 
     def join(self, new: Integers) -> None:
         """Let all be members of W, in their order."""
 
     def add_lines(self, first: int, out: Array) -> None:
         """Add all of G to ``out``."""
+        self._add(self._weights, out)
+
+    def _add(self, weights: Array, out: Array) -> None:
         d = self._lines.length
-        _add_products(self._rows, self._weights, 0, out[:d, :d])
+        _add_products(self._rows, weights, 0, out[:d, :d])
         if self._intercept:
-            product(self._lines, self._weights, out[d, :d])
-            out[d, d] = np.sum(self._weights)
+            _add_rows(self._lines, weights, out[d])
         mirror(out)
+
+
+@jit
+def _add_rows(rows: Any, weights: Array, out: Array) -> None:
+    """Add sum_i weights_i a_i, and last the sum of the weights, which is that of a column of ones."""
+    for i in range(weights.size):
+        if weights[i] != 0.0:
+            add(rows, i, weights[i], out)
+            out[-1] += weights[i]
 
 
 def _is_constant(weights: Array) -> bool:
