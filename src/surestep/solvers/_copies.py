@@ -55,11 +55,10 @@ class Copy:
 
 
 class DenseCopy:
-    """Dense columns of W next to each other, in single precision if they fit; extended as members join W.
+    """Dense columns of W next to each other, on some ``rows`` or all, in single precision if they fit.
 
-    On some ``rows``, or all.
-    ``fits``: whether none of them, nor of their products, overflows or vanishes in single precision. A member beyond
-    the columns is the intercept, whose column has ones.
+    Extended as members join W. ``fits``: whether none of them, nor of their products, overflows or vanishes in single
+    precision. A member beyond the columns is the intercept, whose column has ones.
     """
 
     def __init__(self, columns: Dense, rows: Integers | None = None) -> None:

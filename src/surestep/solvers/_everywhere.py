@@ -71,8 +71,7 @@ class Everywhere(Rounds):
         l2 = self._problem.penalty.l2
         if moved and self._u is not None:
             self._samples.take(self._u)
-            self._gradient = l2 * self.x
-            np.negative(self._gradient, out=self._gradient)
+            self._gradient = -l2 * self.x
         elif moved:
             self._balance()
             self._samples.residuals()

@@ -265,10 +265,10 @@ class Products:
         for begin in range(0, self._n_samples, size):
             part = slice(begin, begin + size)
             lines = self._gather(part)
-            lines = lines * np.sqrt(self._weights[part]).astype(lines.dtype)
-            new = lines[first:]
+            new, weights = lines[first:], self._weights[part].astype(lines.dtype)
             if first > 0:
-                out[:, :first] += new @ lines[:first].T
+                out[:, :first] += (new * weights) @ lines[:first].T
+            new = new * np.sqrt(weights)
             out[:, first:] += new @ new.T
         if self._copy is not None and self._copy.fits:
             out[:, first:][np.diag_indices(out.shape[0])] *= 1.0 + _RIDGE
