@@ -74,8 +74,8 @@ def test_gram_matrix_of_all_sparse_columns_by_rows(seed, intercept):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.booleans(), st.floats(-16.0, 16.0))
-def test_products_in_single_precision_are_near_and_stay_positive(seed, intercept, size):
+@given(st.integers(0, 10_000), st.booleans(), st.floats(-16.0, 16.0), st.booleans())
+def test_products_in_single_precision_are_near_and_stay_positive(seed, intercept, size, alike):
     """Columns of which some depend on others, of any size: where it is none for single precision, it is double."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((300, 20)) * 10.0**size
@@ -83,10 +83,12 @@ def test_products_in_single_precision_are_near_and_stay_positive(seed, intercept
     A[:, 3] = A[:, 4] + 1e-3 * A[:, 5]
     columns = ss.Problem(A, np.ones(300), fit_intercept=intercept).columns
     A = np.column_stack([A, np.ones(300)]) if intercept else A
-    members, weights = rng.permutation(A.shape[1]), rng.random(300)
+    members, weights = rng.permutation(A.shape[1]), np.full(300, 0.1) if alike else rng.random(300)
     gram = Gram(Products(columns, 300, weights, single=True))
     for n in (5, 6, A.shape[1]):
-        weights[rng.permutation(300)[: rng.choice([10, 300])]] *= rng.random()  # brought up to date, or computed anew
+        weights[rng.permutation(300)[: 300 if alike else rng.choice([10, 300])]] *= (
+            rng.random()
+        )  # brought up to date, or computed anew
         matrix, chosen = gram.of(members[:n]), A[:, members[:n]] * np.sqrt(weights)[:, None]
         lengths = np.linalg.norm(chosen, axis=0)
         lengths[lengths == 0.0] = 1.0
@@ -94,6 +96,49 @@ def test_products_in_single_precision_are_near_and_stay_positive(seed, intercept
         np.testing.assert_allclose(found, (chosen / lengths).T @ (chosen / lengths), atol=2e-5)
         np.testing.assert_array_equal(matrix, matrix.T)
         assert np.min(np.linalg.eigvalsh(found)) > -1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.0, 5.0), st.sampled_from(["all", "rows", "double"]))
+def test_products_of_columns_far_from_zero_are_near_once_centred(seed, far, kind):
+    """Where there is an intercept, rounding takes a part of how columns vary, not of how far from zero they are."""
+    rng = np.random.default_rng(seed)
+    varying = rng.standard_normal((400, 12))
+    columns = ss.Problem(varying + 10.0**far * rng.random(12), np.ones(400), fit_intercept=True).columns
+    rows = np.sort(rng.permutation(400)[:300]) if kind == "rows" else None
+    A, members = varying[rows] if kind == "rows" else varying, np.append(12, rng.permutation(12))
+    weights = rng.random(A.shape[0])
+    gram = Gram(Products(columns, A.shape[0], weights, single=kind == "all", rows=rows))
+    for n in (5, 13):
+        weights[rng.permutation(A.shape[0])[: rng.choice([10, 300])]] *= rng.random()  # brought up to date, or anew
+        found = _on_gram._centred(gram.of(members[:n]), 0)[1:, 1:]
+        rest = A[:, members[1:n]] - weights @ A[:, members[1:n]] / np.sum(weights)
+        scale = np.max(np.sum(weights[:, None] * rest**2, axis=0))
+        np.testing.assert_allclose(found, rest.T @ (weights[:, None] * rest), atol=5e-5 * scale)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.0, 3.0), st.integers(0, 20))
+def test_solves_on_the_gram_matrix_keep_the_intercept_at_its_best(seed, far, k):
+    """As if there were none, and the columns and the residual were centred; wherever it stands in W."""
+    A, _, reg, r = model(seed)
+    A, mean = A - A.mean(axis=0), np.random.default_rng(seed).standard_normal(20) * 10.0**far
+    x, g = np.zeros(20), A.T @ r
+    _on_gram.solve_on_gram(reg, x, g, A.T @ A, 1e-24)
+    whole = np.insert(A + mean, k, 1.0, axis=1)
+    free = Separable(*(np.insert(part, k, value) for part, value in zip(reg, (0, 0, -np.inf, np.inf), strict=True)))
+    y, slopes = np.zeros(21), whole.T @ r
+    _on_gram.solve_with_intercept(free, y, slopes, whole.T @ whole, k, 1e-24)
+    np.testing.assert_allclose(np.delete(y, k), x, atol=1e-6)
+    np.testing.assert_allclose(y[k], -np.mean(r) - mean @ np.delete(y, k), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(slopes, whole.T @ (r + whole @ y), atol=1e-7 * 10.0 ** (2 * far))
+
+
+def test_a_column_that_does_not_vary_has_curvature():
+    A = np.column_stack([np.ones(30), np.full(30, 1e3), np.random.default_rng(0).standard_normal(30)])
+    centred = _on_gram._centred(A.T @ A, 0)
+    assert np.min(np.linalg.eigvalsh(centred)) > 0.0
+    np.testing.assert_array_equal(centred[0], [30.0, 0.0, 0.0])
 
 
 def test_gram_products_of_some_lines_at_a_time(monkeypatch):

@@ -123,6 +123,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def is_dear(self) -> bool:
         return bool(self._ask("is_dear")) if self.whole else False
 
+    def is_rounded(self) -> bool:
+        return bool(self._ask("is_rounded")) if self.whole else False
+
     def learn(self, step: Array, difference: Array) -> None:
         if self.whole:  # elsewhere it is the matrix of all rows
             self._tell("learn", step, difference)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import jit
+from surestep._jit import VECTORIZE, jit
 from surestep.lines import Dense, Sparse, entry, n_entries
 
 Array = NDArray[np.float64]
@@ -58,25 +58,28 @@ class DenseCopy:
     """Dense columns of W next to each other, on some ``rows`` or all, in single precision if they fit.
 
     Extended as members join W. ``fits``: whether none of them, nor of their products, overflows or vanishes in single
-    precision. A member beyond the columns is the intercept, whose column has ones.
+    precision. A member beyond the columns is the intercept, whose column has ones. Where they are ``centred``, their
+    means, which are taken off, are ``means``: rounding shows next to nothing of columns that are far from zero.
     """
 
-    def __init__(self, columns: Dense, rows: Integers | None = None) -> None:
+    def __init__(self, columns: Dense, rows: Integers | None = None, centred: bool = False) -> None:
         self._columns, self._n, self.fits = columns.values, 0, True
+        self.centred, self.means = centred, np.empty(0)
         self._rows = np.empty(0, np.int64) if rows is None else rows
         self._length = columns.values.shape[1] if rows is None else rows.size
         self._values: Any = np.empty((0, self._length), np.float32)
 
     def of(self, members: Integers) -> Dense:
         """Return the columns of these members, those of the last time first."""
-        n = members.size
+        n, means = members.size, np.zeros(members.size)
+        means[: self._n] = self.means
         self._make_room(n)
-        self.fits &= _copy_dense(self._columns, members[self._n :], self._rows, self._values[self._n : n])
+        self.fits &= self._copy(members[self._n :], means[self._n :], self._values[self._n : n])
         if not self.fits and self._values.dtype != self._columns.dtype:
             self._values, self._n = np.empty((0, self._length)), 0
             self._make_room(n)
-            _copy_dense(self._columns, members, self._rows, self._values[:n])
-        self._n = n
+            self._copy(members, means, self._values[:n])
+        self._n, self.means = n, means
         found = self._values[:n]
         found.flags.writeable = False  # as those of a design: one compiled version of what reads them
         return Dense(found)
@@ -85,10 +88,27 @@ class DenseCopy:
         if n > self._values.shape[0]:
             self._values = _extended(self._values[: self._n], min(2 * n, self._columns.shape[0] + 1))
 
+    def _copy(self, members: Integers, means: Array, out: Any) -> bool:
+        if self.centred:
+            _find_means(self._columns, members, self._rows, means)
+        return bool(_copy_dense(self._columns, members, self._rows, means, out))
+
+
+@jit(fastmath=VECTORIZE)
+def _find_means(columns: Any, members: Integers, rows: Integers, means: Array) -> None:
+    """Compute the means of some columns, of these ``rows`` if there are any; not of the intercept."""
+    n = rows.size if rows.size > 0 else columns.shape[1]
+    for t in range(members.size):
+        if members[t] < columns.shape[0]:
+            line, total = columns[members[t]], 0.0
+            for i in range(n):
+                total += line[rows[i]] if rows.size > 0 else line[i]
+            means[t] = total / n
+
 
 @jit
-def _copy_dense(columns: Any, members: Integers, rows: Integers, out: Any) -> bool:
-    """Copy some columns, in the precision of ``out``; return whether all of them fit single precision.
+def _copy_dense(columns: Any, members: Integers, rows: Integers, means: Array, out: Any) -> bool:
+    """Copy some columns less their means, in the precision of ``out``; return whether all fit single precision.
 
     Where there are ``rows``, only these.
     """
@@ -97,10 +117,10 @@ def _copy_dense(columns: Any, members: Integers, rows: Integers, out: Any) -> bo
         if members[t] == columns.shape[0]:
             out[t] = 1.0
             continue
-        line, to = columns[members[t]], out[t]
+        line, to, mean = columns[members[t]], out[t], means[t]
         n_large = n_small = n_zero = 0
         for i in range(to.size):
-            value = line[rows[i]] if some else line[i]
+            value = (line[rows[i]] if some else line[i]) - mean
             size = abs(value)
             n_large += size >= _LARGE
             n_small += size <= 1.0 / _LARGE

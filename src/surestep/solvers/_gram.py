@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep._jit import jit
-from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, entry, n_entries
+from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, entry, n_entries, transposed_product
 from surestep.solvers._copies import DenseCopy
 
 Array = NDArray[np.float64]
@@ -185,6 +185,7 @@ class Products:
     Sparse columns of W are gathered by rows; these are kept for other weights where W has at most ``n_kept`` entries.
     Dense ones are multiplied in ``single`` precision where that will do: for models, whose steps are checked. They are
     copied for that, on some ``rows`` if these are given, whose weights are then d; else they are gathered each time.
+    Copies are centred where there is an intercept to take up the means.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class Products:
         self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
         self._copy, self._copied = None, np.empty((0, 0))
         if isinstance(inner, Dense) and (rows is not None or (single and n_samples >= FEWEST_SAMPLES)):
-            self._copy = DenseCopy(inner, rows)
+            self._copy = DenseCopy(inner, rows, centred=inner is not columns)
             self._copied = self._copy.of(self._members).values
         self._n_kept = n_kept
         self._kept: Rows | None = None
@@ -223,7 +224,10 @@ class Products:
             return False
         if self._dense is not None:
             lines = self._gather(changed)
-            matrix += (lines * change[changed].astype(lines.dtype)) @ lines.T
+            found = ((lines * change[changed].astype(lines.dtype)) @ lines.T).astype(np.float64, copy=False)
+            if self._is_centred:
+                self._put_means_back(found, 0, change)
+            matrix += found
         else:
             self._add_by_rows(change, self._counts, 0, matrix)
         mirror(matrix)
@@ -260,18 +264,50 @@ class Products:
             new = self._dense[self._members[first:]] * self._weights
             out += (new @ self._dense.T)[:, self._members]
             return
-        # Some samples at a time, in the cache.
-        size = max(FEWEST_SAMPLES, CACHED // self._members.size)
+        # Some samples at a time, in the cache, but where they are there as they are wanted.
+        alike, size = _is_constant(self._weights), max(FEWEST_SAMPLES, CACHED // self._members.size)
+        if alike and self._copy is not None:
+            size = self._n_samples
+        found = np.zeros_like(out) if self._is_centred else out
         for begin in range(0, self._n_samples, size):
             part = slice(begin, begin + size)
             lines = self._gather(part)
             new, weights = lines[first:], self._weights[part].astype(lines.dtype)
+            if alike:
+                found[:, :first] += weights[0] * (new @ lines[:first].T)
+                found[:, first:] += weights[0] * (new @ new.T)
+                continue
             if first > 0:
-                out[:, :first] += (new * weights) @ lines[:first].T
+                found[:, :first] += (new * weights) @ lines[:first].T
             new = new * np.sqrt(weights)
-            out[:, first:] += new @ new.T
+            found[:, first:] += new @ new.T
         if self._copy is not None and self._copy.fits:
-            out[:, first:][np.diag_indices(out.shape[0])] *= 1.0 + _RIDGE
+            found[:, first:][np.diag_indices(found.shape[0])] *= 1.0 + _RIDGE
+        if self._is_centred:
+            self._put_means_back(found, first, self._weights)
+            out += found
+
+    @property
+    def _is_centred(self) -> bool:
+        return self._copy is not None and self._copy.centred
+
+    def _put_means_back(self, found: Array, first: int, weights: Array) -> None:
+        """Make products of centred columns, those of the lines from ``first`` on, such of the columns as they are.
+
+        With c their means, s the weighted sums of what was left of them, and D that of the weights,
+
+            a_p^T diag(d) a_q = (a_p - c_p)^T diag(d) (a_q - c_q) + c_p s_q + s_p c_q + D c_p c_q .
+        """
+        assert self._dense is not None
+        assert self._copy is not None
+        sums, means = np.empty(self._members.size), self._copy.means
+        transposed_product(Dense(self._copied), weights, sums)
+        whole = sums + float(np.sum(weights)) * means
+        found += np.outer(means[first:], whole) + np.outer(sums[first:], means)
+        # The line of the intercept tells of the means again, and must say the same to the last digits.
+        is_intercept = self._members == self._dense.shape[0]
+        found[:, is_intercept] = whole[first:, None]
+        found[is_intercept[first:]] = whole
 
     def _add_by_rows(self, weights: Array, n_new: NDArray[np.uint64], first: int, out: Array) -> None:
         """Add sparse products for some weights to the lines of new members."""

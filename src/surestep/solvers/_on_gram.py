@@ -35,6 +35,9 @@ _JUMPS, _FEWEST_UPDATES, _RIDGE = 200, 50, 1e-10
 # as a part; what is left of the right side after a solve, as a part of it; and solves until it is, at most.
 _FEWEST_KEPT, _BORDERS, _LEFT, _SOLVES = 200, 0.1, 1e-5, 3
 
+# Curvature of a centred column, as a part of what it has as it is, at least.
+_LEAST = 1e-13
+
 # Multiplications for each entry of H that such a solve takes the time of.
 _PER_ENTRY = 48
 
@@ -312,6 +315,44 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array, factor: Factor) -> N
     step = factor.solve(matrix, orthant, -c)
     if step is not None and np.isfinite(step).all():
         _go_along(orthant, c, step, x, g, matrix)
+
+
+@jit
+def _centred(matrix: Array, k: int) -> Array:
+    """Return G of columns whose means, for the weights d, are taken off: those the best intercept k leaves to see.
+
+        G_pq - m_p m_q / D ,    m = G_k ,    D = G_kk
+
+    The line of k itself is left to stand alone.
+    """
+    out, line = np.empty_like(matrix), matrix[k]
+    for p in range(line.size):
+        part = line[p] / line[k]
+        for q in range(line.size):
+            out[p, q] = matrix[p, q] - part * line[q]
+        # Of a column that hardly varies nothing is left but rounding; more curvature than there is does no harm.
+        out[p, p] = max(out[p, p], _LEAST * matrix[p, p])
+    out[k], out[:, k], out[k, k] = 0.0, 0.0, line[k]
+    return out
+
+
+def solve_with_intercept(
+    reg: Separable,
+    x: Array,
+    g: Array,
+    matrix: Array,
+    k: int,
+    enough: float,
+    by_slope: bool = False,
+    factor: Factor | None = None,
+) -> int:
+    """See `solve_on_gram`; the intercept, coordinate k, is kept at its best: columns far from zero are all alike."""
+    means, start, shift = matrix[k] / matrix[k, k], x.copy(), -g[k] / matrix[k, k]
+    g += shift * matrix[k]
+    g[k] = 0.0
+    n_steps = solve_on_gram(reg, x, g, _centred(matrix, k), enough, by_slope, factor)
+    x[k] += shift - means @ (x - start)  # itself it has not moved
+    return n_steps
 
 
 def solve_on_gram(

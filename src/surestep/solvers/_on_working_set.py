@@ -14,7 +14,7 @@ from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._look import gains_of, recertify, survey, uncertified, unread
-from surestep.solvers._on_gram import Factor, solve_on_gram
+from surestep.solvers._on_gram import Factor, solve_on_gram, solve_with_intercept
 from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
 from surestep.solvers._samples import Samples
@@ -41,6 +41,10 @@ _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 # Where the target is so many ulp of f(0), and of the numbers that a Gram matrix adds up, what it tells of where a solve
 # ended need not be read from the data again.
 _ULPS = 1e4
+
+# A Gram matrix in single precision gives way to one in double where coordinates promise more, after a solve by it, than
+# this part of what they promised before.
+_LEFT = 0.1
 
 # Where W comes to be more than this part of the samples, a stronger penalty goes first: so many times weaker than the
 # one under which no other coordinate would join, and than the last one at least so many times; until the gap is this
@@ -102,6 +106,8 @@ class OnWorkingSet(Rounds):
         # have changed by since z was last moved.
         self._mean = self._farthest = 0.0
         self._ended: tuple[Array, float] | None = None
+        # Whether its Gram matrix is in single precision, and the largest gain when a solve by that began.
+        self._rounded, self._promised = not self._curved and samples.is_rounded(), math.inf
         # For others: the gradient on W where the last model ended, if it was computed.
         self._last: Array | None = None
         self._behind = np.empty(0)
@@ -111,6 +117,7 @@ class OnWorkingSet(Rounds):
         recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
         # One matrix serves all penalties that are to come.
         self._n_new, self._on_path, self._by_models, self._strength = 0, True, self._curved, math.inf
+        self._rounded = False
         self._begin(problem, target, moved=False)
 
     def support(self) -> Integers:
@@ -247,7 +254,7 @@ class OnWorkingSet(Rounds):
     def _change_to(self, problem: Problem, target: float) -> None:
         """Go on with another regularizer, from here."""
         recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
-        self._problem, self._target = problem, target
+        self._problem, self._target, self._promised = problem, target, math.inf
         self._look(moved=False)
 
     def _choose(self) -> tuple[Integers, bool]:
@@ -317,20 +324,17 @@ class OnWorkingSet(Rounds):
             after = self._solve_model(reg, x, before, enough, _SWEEPS)
             self._samples.add(members, after - x)
             return after
-        after, g, matrix = x.copy(), before.copy(), self._samples.matrix(members)
-        self.n_steps += solve_on_gram(reg, after, g, matrix, enough, factor=self._factor)
+        self._rounded = self._rounded and self._is_near(reg, x, before)
+        after, g = x.copy(), before.copy()
+        matrix = self._samples.model_matrix(members) if self._rounded else self._samples.matrix(members)
+        self._descend_on(matrix, reg, after, g, enough)
         norms = problem.norms[members]
         self._farthest = max(self._farthest, float(np.maximum(np.abs(x), np.abs(after)) @ norms))
         size = max(problem.objective_at_zero, self._farthest**2)  # entries of G times those of x, whose ulp are lost
-        if not (problem.has_certificate and self._target > _ULPS * EPS * size):
+        if self._rounded or not (problem.has_certificate and self._target > _ULPS * EPS * size):
             self._catch_up()
             self._samples.add(members, after - x)
             return after
-        if problem.fit_intercept:  # a dual point needs residuals that add up to nothing
-            k = int(np.flatnonzero(members == problem.n_features)[0])
-            shift = -g[k] / matrix[k, k]
-            after[k] += shift
-            g += shift * matrix[k]
         change = after - x
         self._mean = max(self._mean + 0.5 * float(change @ (before + g)), 0.0)
         lost = members.size * float(np.abs(change) @ (np.abs(g) + np.abs(before))) + float(np.abs(change) @ norms) ** 2
@@ -338,6 +342,14 @@ class OnWorkingSet(Rounds):
         change[: self._behind.size] += self._behind
         self._behind = change
         return after
+
+    def _is_near(self, reg: Separable, x: Array, g: Array) -> bool:
+        """Whether a matrix in single precision has served well the last time, if there was one."""
+        gains = np.empty(x.size)
+        gains_of(reg, x, g, self._problem.smoothness[self._members], np.arange(x.size), gains)
+        left = float(np.max(gains[: x.size - self._n_new], initial=0.0))
+        promised, self._promised = self._promised, float(np.max(gains))
+        return left <= _LEFT * promised
 
     def _solve_by_models(self, reg: Separable, x: Array, enough: float) -> None:
         """Newton's method on the working set; x is changed in place, and z with it."""
@@ -389,9 +401,17 @@ class OnWorkingSet(Rounds):
             self.n_steps += n_steps
             return after
         after = x.copy()
-        matrix = self._samples.model_matrix(self._members)
-        self.n_steps += solve_on_gram(reg, after, g.copy(), matrix, enough, self._curved, self._factor)
+        self._descend_on(self._samples.model_matrix(self._members), reg, after, g.copy(), enough)
         return after
+
+    def _descend_on(self, matrix: Array, reg: Separable, x: Array, g: Array, enough: float) -> None:
+        """Minimise the model with a Gram matrix, and with gradient g at x; both are changed in place."""
+        how = enough, self._curved, self._factor
+        if self._problem.fit_intercept:
+            k = int(np.flatnonzero(self._members == self._problem.n_features)[0])
+            self.n_steps += solve_with_intercept(reg, x, g, matrix, k, *how)
+        else:
+            self.n_steps += solve_on_gram(reg, x, g, matrix, *how)
 
 
 def _places_of_largest(values: Array, n: int) -> Integers:

@@ -108,6 +108,9 @@ class Samples(Protocol):
     def is_dear(self) -> bool:
         """Whether the Gram matrix of all features takes longer than many steps by one that is near."""
 
+    def is_rounded(self) -> bool:
+        """Whether `model_matrix` is in single precision for a quadratic loss, too."""
+
     def learn(self, step: Array, difference: Array) -> None:
         """Let the latter learn from what a step has changed the gradient of its coordinates by."""
 
@@ -191,6 +194,10 @@ class LocalSamples(AbstractContextManager[Samples]):
     @cached_property
     def _gram(self) -> Gram:
         return Gram(self._products)
+
+    @cached_property
+    def _rounded_gram(self) -> Gram:
+        return Gram(Products(self._columns, self._z.size, self._weights, single=True))
 
     @cached_property
     def _whole_gram(self) -> Gram:
@@ -308,7 +315,7 @@ class LocalSamples(AbstractContextManager[Samples]):
         return out
 
     def matrix(self, members: Integers) -> Array:
-        self._put_away("_copy")
+        self._put_away("_copy", "_rounded_gram")
         if self._problem.design.is_sparse and self._is_better_by_rows(members):
             return self._whole_gram.of(members)
         return self._gram.of(members)
@@ -317,7 +324,13 @@ class LocalSamples(AbstractContextManager[Samples]):
         if self._is_sampled(members.size):
             self._put_away("_copy")
             return self._sampled.of(members, self._weights)
+        if self.is_rounded():
+            self._put_away("_copy")
+            return self._rounded_gram.of(members)
         return self.matrix(members)
+
+    def is_rounded(self) -> bool:
+        return not (self._curved or self._problem.design.is_sparse) and self._z.size >= FEWEST_SAMPLES
 
     def learn(self, step: Array, difference: Array) -> None:
         if self._is_sampled(step.size):
@@ -370,7 +383,7 @@ class LocalSamples(AbstractContextManager[Samples]):
     def descend(
         self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
     ) -> tuple[Array, int]:
-        self._put_away("_gram", "_products", "_sampled")
+        self._put_away("_gram", "_rounded_gram", "_products", "_sampled")
         is_feature = members < self._problem.n_features
         after, lines, names = x.copy(), *self._lines_of(members[is_feature])
         price = Price.of(members.size, self._counts.of(members), self._counts.dense)
