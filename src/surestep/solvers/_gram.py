@@ -224,8 +224,9 @@ class Products:
             return False
         if self._dense is not None:
             lines = self._gather(changed)
-            found = ((lines * change[changed].astype(lines.dtype)) @ lines.T).astype(np.float64, copy=False)
+            found = (lines * change[changed].astype(lines.dtype)) @ lines.T
             if self._is_centred:
+                found = found.astype(np.float64, copy=False)
                 self._put_means_back(found, 0, change)
             matrix += found
         else:
