@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -76,7 +77,7 @@ class Regularizer:
         self._set("l2_weights", _weights(self.l2_weights))
         self._set("lower", _bound("lower", self.lower, -1.0))
         self._set("upper", _bound("upper", self.upper, 1.0))
-        self._length()
+        _ = self._length  # is there one?
 
     @property
     def alpha(self) -> float:
@@ -91,12 +92,12 @@ class Regularizer:
     @property
     def is_uniform(self) -> bool:
         """Whether it is the same for all coefficients."""
-        return self._length() is None
+        return self._length is None
 
     def __add__(self, other: Regularizer) -> Regularizer:
         if not isinstance(other, Regularizer):
             return NotImplemented
-        lengths = self._length(), other._length()
+        lengths = self._length, other._length
         if None not in lengths and lengths[0] != lengths[1]:
             raise ValueError(f"{self!r} is for {lengths[0]} features, {other!r} for {lengths[1]}: they cannot be added")
         l1, l1_weights = _sum_of(self.l1, self.l1_weights, other.l1, other.l1_weights)
@@ -114,7 +115,7 @@ class Regularizer:
 
     def bind(self, n_features: int, fit_intercept: bool) -> Separable:
         """Spread the regularizer over its coordinates; an intercept, the last of them, is free."""
-        length = self._length()
+        length = self._length
         if length not in (None, n_features):
             raise ValueError(
                 f"regularizer {self!r} has weights or bounds for {length} features, but X has {n_features} features"
@@ -149,6 +150,7 @@ class Regularizer:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
+    @cached_property
     def _length(self) -> int | None:
         """Return the one length of the arrays among the fields, None without arrays."""
         fields = {name: getattr(self, name) for name in ("l1_weights", "l2_weights", "lower", "upper")}
@@ -205,7 +207,8 @@ class Box(Regularizer):
 
 
 def _strength(name: str, value: Any) -> float:
-    if not (np.ndim(value) == 0 and np.isreal(value) and 0.0 <= value < math.inf):
+    is_number = isinstance(value, float) or (np.ndim(value) == 0 and np.isreal(value))
+    if not (is_number and 0.0 <= value < math.inf):
         raise ValueError(f"{name} must be a finite number >= 0, but is {value!r}")
     return float(value)
 
