@@ -126,57 +126,12 @@ def descend_on_gram(
 
 
 @jit
-def _add_row(out: Array, change: float, matrix: Array, orthant: Orthant, k: int) -> None:
-    """Add a multiple of row k of H, the matrix at the places of an orthant and its l2, to some vector."""
-    line, places = matrix[orthant.places[k]], orthant.places
-    for m in range(places.size):
-        out[m] += change * line[places[m]]
-    out[k] += change * orthant.l2[k]
-
-
-@jit
 def _times(matrix: Array, orthant: Orthant, v: Array) -> Array:
-    """Return H v."""
-    out = np.zeros_like(v)
+    """Return H v, H the matrix at the places of an orthant and its l2."""
+    image, places = np.zeros(matrix.shape[0]), orthant.places
     for k in range(v.size):
-        _add_row(out, v[k], matrix, orthant, k)
-    return out
-
-
-@jit
-def _follow(orthant: Orthant, matrix: Array, c: Array, step: Array) -> Array:
-    """Return where <c, v> + v^T H v / 2 no longer falls on the way of a step; coordinates that reach their end stay.
-
-    The way is a chain of straight pieces, and v^T H v a parabola on each: a coordinate that stops takes its row of H
-    out of the direction.
-    """
-    at, low, high = orthant.x, orthant.low, orthant.high
-    n, times, direction, slopes, now = at.size, np.empty(at.size), step.copy(), c.copy(), 0.0
-    image = _times(matrix, orthant, step)
-    for k in range(n):
-        times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k] if step[k] != 0.0 else math.inf
-    for _ in range(n + 1):
-        slope = curvature = 0.0
-        first = -1
-        for k in range(n):
-            slope += slopes[k] * direction[k]
-            curvature += image[k] * direction[k]
-            if direction[k] != 0.0 and (first < 0 or times[k] < times[first]):
-                first = k
-        until = times[first] if first >= 0 else math.inf
-        lowest = now - slope / curvature if curvature > 0.0 else math.inf
-        if slope >= 0.0 or lowest <= until or until == math.inf:
-            now = lowest if slope < 0.0 and lowest < math.inf else now
-            break
-        _add_line(slopes, until - now, image)
-        now = until
-        _add_row(image, -step[first], matrix, orthant, first)
-        direction[first] = 0.0
-    out = np.empty(n)
-    for k in range(n):
-        end = high[k] if step[k] > 0.0 else low[k]
-        out[k] = end if times[k] <= now else min(max(at[k] + now * step[k], low[k]), high[k])
-    return out
+        _add_line(image, v[k], matrix[places[k]])
+    return image[places] + orthant.l2 * v
 
 
 @jit
@@ -262,12 +217,41 @@ def _system(reg: Any, x: Array, g: Array) -> tuple[Orthant, Array]:
 
 @jit
 def _go_along(orthant: Orthant, c: Array, step: Array, x: Array, g: Array, matrix: Array) -> None:
-    """See `_follow`; change x and the gradient g."""
-    after = _follow(orthant, matrix, c, step)
-    for k in range(after.size):
-        if after[k] != orthant.x[k]:
-            _add_line(g, after[k] - orthant.x[k], matrix[orthant.places[k]])
-            x[orthant.places[k]] = after[k]
+    """Go the way of a step until <c, v> + v^T H v / 2 no longer falls; coordinates that reach their end stay there.
+
+    The way is a chain of straight pieces, and v^T H v a parabola on each: a coordinate that stops takes its line of G
+    out of the ``image`` of the direction, by which the gradient changes.
+    """
+    places, at, low, high, _, l2 = orthant
+    n, times, direction, slopes, now = at.size, np.empty(at.size), step.copy(), c.copy(), 0.0
+    image = np.zeros(g.size)
+    for k in range(n):
+        _add_line(image, step[k], matrix[places[k]])
+        times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k] if step[k] != 0.0 else math.inf
+    for _ in range(n + 1):
+        slope = curvature = 0.0
+        first = -1
+        for k in range(n):
+            slope += slopes[k] * direction[k]
+            curvature += (image[places[k]] + l2[k] * direction[k]) * direction[k]
+            if direction[k] != 0.0 and (first < 0 or times[k] < times[first]):
+                first = k
+        until = times[first] if first >= 0 else math.inf
+        lowest = now - slope / curvature if curvature > 0.0 else math.inf
+        if slope >= 0.0 or lowest <= until or until == math.inf:
+            if slope < 0.0 and lowest < math.inf:
+                _add_line(g, lowest - now, image)
+                now = lowest
+            break
+        _add_line(g, until - now, image)
+        for k in range(n):
+            slopes[k] += (until - now) * (image[places[k]] + l2[k] * direction[k])
+        now = until
+        _add_line(image, -step[first], matrix[places[first]])
+        direction[first] = 0.0
+    for k in range(n):
+        end = high[k] if step[k] > 0.0 else low[k]
+        x[places[k]] = end if times[k] <= now else min(max(at[k] + now * step[k], low[k]), high[k])
 
 
 @jit
