@@ -301,7 +301,6 @@ def jump(reg: Separable, x: Array, g: Array, matrix: Array, factor: Factor) -> N
         _go_along(orthant, c, step, x, g, matrix)
 
 
-@jit
 def _centred(matrix: Array, k: int) -> Array:
     """Return G of columns whose means, for the weights d, are taken off: those the best intercept k leaves to see.
 
@@ -309,13 +308,11 @@ def _centred(matrix: Array, k: int) -> Array:
 
     The line of k itself is left to stand alone.
     """
-    out, line = np.empty_like(matrix), matrix[k]
-    for p in range(line.size):
-        part = line[p] / line[k]
-        for q in range(line.size):
-            out[p, q] = matrix[p, q] - part * line[q]
-        # Of a column that hardly varies nothing is left but rounding; more curvature than there is does no harm.
-        out[p, p] = max(out[p, p], _LEAST * matrix[p, p])
+    n, line = matrix.shape[0], matrix[k]
+    out = np.empty((n, n + 1))[:, :n]  # not contiguous, as lines of a larger matrix are: kernels are compiled for these
+    np.subtract(matrix, np.outer(line / line[k], line), out=out)
+    # Of a column that hardly varies nothing is left but rounding; more curvature than there is does no harm.
+    np.fill_diagonal(out, np.maximum(np.diagonal(out), _LEAST * np.diagonal(matrix)))
     out[k], out[:, k], out[k, k] = 0.0, 0.0, line[k]
     return out
 
