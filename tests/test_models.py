@@ -184,7 +184,18 @@ def test_descent_on_the_gram_matrix_and_by_columns_find_the_same(seed, l1, rent)
     rng = np.random.default_rng(0)
     price = Price.of(20, np.full(30, 20.0), True)
     shift, n_steps, _, spent = _columns.descend_by_columns(
-        problem.columns, np.arange(20), price, reg, np.ones(30), A.T @ r, None, y, rho, 1e-24, rng, 5_000, rent
+        problem.columns,
+        np.arange(20),
+        price,
+        reg,
+        np.ones(30),
+        A.T @ r,
+        None,
+        y,
+        rho,
+        _columns.Until(1e-24, 5_000),
+        rng,
+        rent,
     )
     assert shift == 0.0
     assert n_steps < 5_000 * 20
@@ -281,16 +292,55 @@ def test_models_by_columns_end_where_they_are_lowest(seed, sparse, alike, interc
     B, price = A[:, members], Price.of(12, np.full(30, 12.0), not sparse)
     reg = Separable(np.full(12, 0.9), np.full(12, l2), np.full(12, -np.inf), np.full(12, np.inf))
     lines = ss.Problem(scipy.sparse.csc_array(A) if sparse else A, np.ones(30)).columns
-    x, rho = rng.normal(size=12), np.zeros(30)
+    x, rho, until = rng.normal(size=12), np.zeros(30), _columns.Until(1e-24, 5_000)
     before, rng, excess = x.copy(), np.random.default_rng(0), np.sum(r) if intercept else None
-    shift, *_ = _columns.descend_by_columns(
-        lines, members, price, reg, d, B.T @ r, excess, x, rho, 1e-24, rng, 5_000, rent
-    )
+    shift, *_ = _columns.descend_by_columns(lines, members, price, reg, d, B.T @ r, excess, x, rho, until, rng, rent)
     np.testing.assert_allclose(rho, d * (B @ (x - before) + shift), atol=1e-8)
     rho += r
     assert abs(np.sum(rho)) < 1e-8 if intercept else shift == 0.0
     g = B.T @ rho + reg.l2 * x
     assert np.all(np.where(x != 0.0, abs(g + reg.l1 * np.sign(x)), np.maximum(abs(g) - reg.l1, 0.0)) < 1e-7)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.1]))
+def test_the_gap_on_a_working_set_is_that_of_a_problem_with_its_columns_alone(seed, intercept, alike, l2):
+    rng = np.random.default_rng(seed)
+    A, y = rng.normal(size=(30, 12)) + rng.normal(size=12), 3.0 * rng.normal(size=30)
+    problem = ss.Problem(
+        A,
+        y,
+        regularizer=ss.L1(0.1) if l2 == 0.0 else ss.ElasticNet(0.1, 0.5),
+        sample_weight=None if alike else rng.random(30) * (rng.random(30) < 0.8),
+        fit_intercept=intercept,
+    )
+    d, start, x = problem.weights, rng.normal(size=12), rng.normal(size=12)
+    r, rho, total = d * (A @ start - y), d * (A @ (x - start)), float(np.sum(d)) if intercept else math.inf
+    columns = _columns.Columns(
+        problem.design.columns, np.arange(12), A.T @ r, float(np.sum(r)), d, alike, total, A.T @ d, np.ones(12)
+    )
+    gap = _columns._gap(columns, problem.penalty.at(np.arange(12)), start, x, rho, 0.5 * d @ (A @ start - y) ** 2)
+    best = np.append(x, -np.sum(r + rho) / total) if intercept else x
+    assert gap == pytest.approx(problem.duality_gap(best).gap, rel=1e-10)
+
+
+def test_a_descent_by_columns_ends_when_the_gap_on_them_is_near():
+    """Columns nearly alike: long before no coordinate gains any more."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(200, 1)) + 0.01 * rng.normal(size=(200, 150))
+    problem = ss.Problem(A, A[:, 0] + rng.normal(size=200), regularizer=ss.L1(1e-2))
+    price, at_zero = Price.of(150, np.full(200, 150.0), True)._replace(products=math.inf), problem.objective_at_zero
+
+    def descend(near):
+        x, until = np.zeros(150), _columns.Until(1e-12, 2_000, near, at_zero)
+        state = x, np.zeros(200), until, np.random.default_rng(0)
+        how = problem.columns, np.arange(150), price, problem.penalty, problem.weights
+        _, n_steps, *_ = _columns.descend_by_columns(*how, problem.gradient(x), None, *state)
+        return problem.duality_gap(x).gap, n_steps
+
+    (gap, n_steps), (_, n_without) = descend(0.01 * at_zero), descend(0.0)
+    assert gap <= 0.01 * at_zero
+    assert n_steps < 0.5 * n_without
 
 
 def test_sweeps_that_are_left_follow_from_their_pace():
@@ -452,7 +502,7 @@ def test_a_descent_by_columns_knows_where_z_goes(seed, sparse, intercept, loss, 
         samples.residuals()
         samples.bend(1e-6)
         reg, g = problem.penalty.at(members), samples.gradient(members)
-        after, _ = samples.descend(reg, members, x[members], g, 1e-10, 20)
+        after, _ = samples.descend(reg, members, x[members], g, _columns.Until(1e-10, 20))
         change = part * (after - x[members])
         assert np.any(change != 0.0) or part != 1.0
         if aims:

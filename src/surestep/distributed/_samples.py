@@ -14,6 +14,7 @@ from surestep import losses
 from surestep.distributed._parts import Command, Order, lower
 from surestep.distributed._problem import PartitionedProblem
 from surestep.regularizers import Separable
+from surestep.solvers._columns import Until
 from surestep.solvers._gram import Gram, mirror
 from surestep.solvers._samples import Samples, samples_of
 
@@ -153,10 +154,8 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def pays(self, members: Integers, growing: bool) -> bool:
         return bool(self._ask("pays", members, growing)) if self.whole else True
 
-    def descend(
-        self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
-    ) -> tuple[Array, int]:
-        after, n_steps = self._ask("descend", reg, members, x, g, enough, max_sweeps)
+    def descend(self, reg: Separable, members: Integers, x: Array, g: Array, until: Until) -> tuple[Array, int]:
+        after, n_steps = self._ask("descend", reg, members, x, g, until)
         return after, n_steps
 
     def prices(self, matrix: str) -> tuple[float, float]:

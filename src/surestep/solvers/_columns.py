@@ -39,6 +39,7 @@ from surestep.lines import (
 )
 from surestep.regularizers import Separable, gradient_step
 from surestep.solvers._gram import Gram, Products, block_of
+from surestep.solvers._look import penalty_terms
 from surestep.solvers._on_gram import Orthant, orthant_of, solve_on_gram
 from surestep.solvers._prices import Price
 from surestep.solvers._smooth import conjugate_gradients
@@ -96,6 +97,19 @@ class Columns(NamedTuple):
     total: float
     sums: Array
     curvature: Array
+
+
+class Until(NamedTuple):
+    """When a descent ends: when no coordinate gains more than ``enough``, or after so many sweeps.
+
+    Also, where the model is the squared loss itself, of this ``mean`` at the start: when the duality gap on W is at
+    most ``near``. Where sweeps are slow, gains may take long to follow.
+    """
+
+    enough: float
+    max_sweeps: int
+    near: float = 0.0
+    mean: float = math.inf
 
 
 @jit
@@ -205,13 +219,12 @@ def descend_by_columns(
     excess: float | None,
     x: Array,
     rho: Array,
-    enough: float,
+    until: Until,
     rng: np.random.Generator,
-    max_sweeps: int,
     rent: float = 0.0,
     by_slope: bool = False,
 ) -> tuple[float, int, float, float]:
-    """Minimise the model until no coordinate gains more than ``enough``, or for a number of sweeps.
+    """Minimise the model.
 
     Sweeps over all of W, the lines of these names, and then over those that moved or are not zero; again and again, but
     not for losses that bend, ``by_slope`` (see `gain_of`): whether others gain by then, the gradient for the next model
@@ -226,8 +239,9 @@ def descend_by_columns(
     alike = are_alike(weights)
     columns = Columns(lines, names, gradient, excess, weights, alike, total, np.zeros(n), np.full(n, -1.0))
     held, everywhere, room = _Held(lines, weights), np.arange(n), np.empty(n, np.int64)
-    n_steps, spent, gains, n_since = 0, 0.0, [math.inf] * _WATCHED, 0
-    floor, n_left, state = 0.01 * enough, max_sweeps, rng.integers(1, 2**63, size=1, dtype=np.uint64)
+    n_steps, spent, gains, n_since, start = 0, 0.0, [math.inf] * _WATCHED, 0, x.copy()
+    enough, n_left = until.enough, until.max_sweeps
+    floor, state = 0.01 * enough, rng.integers(1, 2**63, size=1, dtype=np.uint64)
     while n_left > 0:
         order = _shuffled(everywhere, state)
         n_active, largest = _sweep(columns, reg, order, x, rho, floor, by_slope, room)
@@ -251,6 +265,9 @@ def descend_by_columns(
                 break
             if n_since == _SWEEPS:
                 n_since = 0
+                if until.near > 0.0 and _gap(columns, reg, start, x, rho, until.mean) <= until.near:
+                    n_left = 0
+                    break
                 if _n_sweeps_left(gains, enough) > 2 * _ITERATIONS:
                     _go_towards(columns, orthant_of(reg, x), x, rho)
                     cost = _ITERATIONS * of_sweep
@@ -260,6 +277,22 @@ def descend_by_columns(
     shift = -float(excess + np.sum(rho)) / total
     rho += shift * weights
     return shift, n_steps, rent, spent
+
+
+def _gradient(columns: Columns, places: Integers, rho: Array) -> Array:
+    """Return the gradient entries of the model at some places of W."""
+    g = np.empty(places.size)
+    dots(columns.lines, columns.names[places], rho, g)
+    return g + columns.gradient[places] - (columns.excess + np.sum(rho)) / columns.total * columns.sums[places]
+
+
+def _gap(columns: Columns, reg: Separable, start: Array, x: Array, rho: Array, mean: float) -> float:
+    """Return the duality gap on W, where the model is the squared loss, whose mean was ``mean`` at the start."""
+    everywhere, counts, weights = np.arange(x.size), columns.weights > 0.0, columns.weights
+    tau, _, gap = penalty_terms(reg, x, _gradient(columns, everywhere, rho), everywhere)
+    mean += float(columns.gradient @ (x - start) + 0.5 * np.sum(rho[counts] ** 2 / weights[counts]))
+    mean -= 0.5 * (columns.excess + float(np.sum(rho))) ** 2 / columns.total  # by the best intercept
+    return gap + (1.0 - tau) ** 2 * max(mean, 0.0)
 
 
 def _n_sweeps_left(gains: list[float], enough: float) -> float:
@@ -288,9 +321,7 @@ def _solve_on_gram(
     columns: Columns, reg: Separable, places: Integers, held: _Held, x: Array, rho: Array, enough: float, by_slope: bool
 ) -> None:
     """Minimise the model over the coordinates at some places of W by their own Gram matrix."""
-    names, sums, at, g = columns.names[places], columns.sums[places], x[places], np.empty(places.size)
-    dots(columns.lines, names, rho, g)
-    g += columns.gradient[places] - (columns.excess + np.sum(rho)) / columns.total * sums
+    names, sums, at, g = columns.names[places], columns.sums[places], x[places], _gradient(columns, places, rho)
     matrix = held.block(names)
     if columns.total < math.inf:
         matrix -= np.outer(sums, sums / columns.total)
@@ -308,9 +339,7 @@ def _go_towards(columns: Columns, orthant: Orthant, x: Array, rho: Array) -> Non
     way, and at last only as far as the first coordinate can, which always does.
     """
     places, names, sums = orthant.places, columns.names[orthant.places], columns.sums[orthant.places]
-    c, image, move = np.empty(places.size), np.empty(places.size), np.empty(rho.size)
-    dots(columns.lines, names, rho, c)
-    c += columns.gradient[places] + orthant.slope - (columns.excess + np.sum(rho)) / columns.total * sums
+    c, image, move = _gradient(columns, places, rho) + orthant.slope, np.empty(places.size), np.empty(rho.size)
 
     def times(v: Array) -> Array:
         move[:] = 0.0

@@ -13,6 +13,7 @@ from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
+from surestep.solvers._columns import Until
 from surestep.solvers._look import gains_of, recertify, survey, uncertified, unread
 from surestep.solvers._on_gram import Factor, solve_on_gram, solve_with_intercept
 from surestep.solvers._prices import n_in_the_time_of_a_look
@@ -35,7 +36,8 @@ _AHEAD, _FEW_DENSE = 8, 300
 
 # A round solves on the working set until steps, in sqrt(L_j) |d_j|, are this part of what they were among all
 # coordinates: while many others join it, less so where its Gram matrix makes updates cheap, and when few do. Near the
-# end, and with a Gram matrix always when few join: until they promise this part of the target.
+# end, and with a Gram matrix always when few join: until they promise this part of the target. By columns it ends, too,
+# when the gap on the working set is that.
 _ROUGH, _FINER, _ACCURATE, _SHARE = 0.3, 0.05, 0.01, 0.3
 
 # Where the target is so many ulp of f(0), and of the numbers that a Gram matrix adds up, what it tells of where a solve
@@ -321,7 +323,8 @@ class OnWorkingSet(Rounds):
         members, problem, before = self._members, self._problem, self._gradient[self._members]
         if not self._by_gram:
             self._catch_up()
-            after = self._solve_model(reg, x, before, enough, _SWEEPS)
+            near = _SHARE * self._target if problem.has_certificate else 0.0
+            after = self._solve_model(reg, x, before, Until(enough, _SWEEPS, near, self._mean))
             self._samples.add(members, after - x)
             return after
         self._rounded = self._rounded and self._is_near(reg, x, before)
@@ -375,7 +378,7 @@ class OnWorkingSet(Rounds):
                 accuracy *= min(max(largest / last, _BEST), 1.0)
             n_before, last = self.n_steps, largest
             n_sweeps = int(min(max(n_left / members.size, _FEWEST_SWEEPS), _SWEEPS))
-            after = self._solve_model(reg, x, g, max(accuracy * largest, 0.1 * enough), n_sweeps)
+            after = self._solve_model(reg, x, g, Until(max(accuracy * largest, 0.1 * enough), n_sweeps))
             if np.array_equal(after, x):
                 break
             n_left -= self.n_steps - n_before + _PER_MODEL * members.size
@@ -393,15 +396,15 @@ class OnWorkingSet(Rounds):
         # The best intercept is yet to come, and changes it.
         self._last = None if self._problem.fit_intercept else g
 
-    def _solve_model(self, reg: Separable, x: Array, g: Array, enough: float, max_sweeps: int) -> Array:
+    def _solve_model(self, reg: Separable, x: Array, g: Array, until: Until) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
         if not self._by_gram:
             self._factor = Factor()  # as large as the Gram matrix, which makes room as well
-            after, n_steps = self._samples.descend(reg, self._members, x, g, enough, max_sweeps)
+            after, n_steps = self._samples.descend(reg, self._members, x, g, until)
             self.n_steps += n_steps
             return after
         after = x.copy()
-        self._descend_on(self._samples.model_matrix(self._members), reg, after, g.copy(), enough)
+        self._descend_on(self._samples.model_matrix(self._members), reg, after, g.copy(), until.enough)
         return after
 
     def _descend_on(self, matrix: Array, reg: Separable, x: Array, g: Array, enough: float) -> None:

@@ -22,7 +22,7 @@ from surestep._intercept import shift_sums
 from surestep.lines import Dense, Lines, Sparse, are_alike, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._columns import combine, descend_by_columns, dots
+from surestep.solvers._columns import Until, combine, descend_by_columns, dots
 from surestep.solvers._copies import Copy, DenseCopy
 from surestep.solvers._dual import Dual
 from surestep.solvers._gram import FEWEST_SAMPLES, Gram, Products, WholeProducts
@@ -117,9 +117,7 @@ class Samples(Protocol):
     def pays(self, members: Integers, growing: bool) -> bool:
         """Whether a Gram matrix pays for these; see `_prices.pays`."""
 
-    def descend(
-        self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
-    ) -> tuple[Array, int]:
+    def descend(self, reg: Separable, members: Integers, x: Array, g: Array, until: Until) -> tuple[Array, int]:
         """Minimise the model with gradient g at x by its columns, where rows are whole; return where, and the steps."""
 
     def prices(self, matrix: str) -> tuple[float, float]:
@@ -380,9 +378,7 @@ class LocalSamples(AbstractContextManager[Samples]):
             return True
         return pays(self._counts, members, growing, self._curved, self._spent)
 
-    def descend(
-        self, reg: Separable, members: Integers, x: Array, g: Array, enough: float, max_sweeps: int
-    ) -> tuple[Array, int]:
+    def descend(self, reg: Separable, members: Integers, x: Array, g: Array, until: Until) -> tuple[Array, int]:
         self._put_away("_gram", "_rounded_gram", "_products", "_sampled")
         is_feature = members < self._problem.n_features
         after, lines, names = x.copy(), *self._lines_of(members[is_feature])
@@ -398,9 +394,8 @@ class LocalSamples(AbstractContextManager[Samples]):
             float(g[~is_feature][0]) if self._problem.fit_intercept else None,
             at,
             rho,
-            enough,
+            until,
             self._rng,
-            max_sweeps,
             self._rent,
             self._curved,
         )
