@@ -92,6 +92,21 @@ def test_a_path_without_kinks_is_its_single_solves(shape, loss):
         np.testing.assert_allclose(result.coef, alone.coef, atol=1e-5)  # sqrt(2 gap / alpha), about
 
 
+@pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize(("shape", "density"), [((100, 500), 1.0), ((300, 80), 1.0), ((300, 600), 0.1)])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_round_for_a_strength_is_nearly_always_enough(shape, density, fit_intercept, tol):
+    """The gap, small where a solve begins, must not say that steps need not be found well."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape) * (rng.random(shape) < density)
+    y = X[:, :9].sum(axis=1) + rng.normal(size=shape[0])
+    data = X if density == 1.0 else scipy.sparse.csc_array(X)
+    problem = ss.Problem(data, y, regularizer=ss.L1(1.0), fit_intercept=fit_intercept)
+    found = ss.path(problem, n_alphas=50, eps=0.01, tol=tol)
+    assert all(status.success for status in found.statuses)
+    assert sum(result.n_epochs for result in found.results) <= 1.25 * 50
+
+
 def test_a_path_that_ends_without_a_penalty():
     X, y = DIABETES
     problem = ss.Problem(X, y, regularizer=ss.L1(1.0))

@@ -310,8 +310,13 @@ class OnWorkingSet(Rounds):
             rough, accurate = _FINER, 0.0
         accuracy = max(min(3.0 * self._n_new / max(members.size, 1), 1.0) * rough, accurate)
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
-        enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         x = self.x[members]
+        if self._on_path and self._by_gram and not self._curved and problem.has_certificate:
+            # The residual of the last strength is so good a dual point for the next that the gap is small where steps
+            # are yet to come, and would grow with them at first: a violation c leaves a gap of about c |x|_1.
+            c = _SHARE * self._target / max(float(np.sum(np.abs(x))), EPS)
+            enough = min(enough, c * c / float(np.max(problem.smoothness[members])))
+        enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
         if self._by_models:
             self._solve_by_models(reg, x, enough)
         else:
