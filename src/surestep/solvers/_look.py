@@ -6,6 +6,9 @@ with g_j inside the range where x_j = 0 is optimal by the slack d_j, it stays op
     until_j = P_j + d_j / norms_j ,
 
 by Cauchy-Schwarz; and such a column has no part in the gap, because psi_j(0) + psi_j*(-tau g_j) = 0 for every tau <= 1.
+
+Which columns are of a kind cannot be foreseen, and a branch that goes the other way takes as long as all that is done
+with a column. So a list is made by writing every candidate to its end, which only moves on past those that belong.
 """
 
 from __future__ import annotations
@@ -32,19 +35,26 @@ Integers = NDArray[np.int64]
 
 
 @jit
+def _total(lengths: Integers, listed: Integers) -> int:
+    """Count the entries of some coordinates."""
+    n = 0
+    for t in range(listed.size):
+        n += lengths[np.uint64(listed[t])]
+    return n
+
+
+@jit
 def uncertified(until: Array, travelled: float, lengths: Integers, listed: Integers) -> tuple[int, int]:
     """List the coordinates that must be looked at: what is known of them holds no longer. Count them and their entries.
 
     As all lists here, it is written to the front of an array that is there: new memory takes several times as long. And
     as all, it is read as unsigned numbers: that they are not negative need not be tested.
     """
-    n = n_entries = 0
+    n = 0
     for j in range(until.size):
-        if until[j] < travelled:
-            listed[n] = j
-            n += 1
-            n_entries += lengths[j]
-    return n, n_entries
+        listed[n] = j
+        n += until[j] < travelled
+    return n, _total(lengths, listed[:n])
 
 
 @jit
@@ -61,14 +71,12 @@ def unread(
 
     Returns how many these are, and their entries.
     """
-    n = n_entries = 0
+    n = 0
     for t in range(listed.size):
         j = np.uint64(listed[t])
-        if seen[j] < since and not (known and is_member[j]):
-            out[n] = j
-            n += 1
-            n_entries += lengths[j]
-    return n, n_entries
+        out[n] = j
+        n += (seen[j] < since) & (not (known & is_member[j]))
+    return n, _total(lengths, out[:n])
 
 
 @jit
@@ -96,9 +104,8 @@ def certify(
         outside = signed_distance(reg, j, x[j], gradient[j])
         if not is_member[j]:
             until[j] = now - outside / norms[j] if norms[j] > 0.0 else math.inf
-        if x[j] != 0.0 or outside > 0.0:
-            moving[n] = j
-            n += 1
+        moving[n] = j
+        n += (x[j] != 0.0) | (outside > 0.0)
     return n
 
 
