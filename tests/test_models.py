@@ -22,6 +22,11 @@ from surestep.solvers._samples import LocalSamples
 from zoo import design
 
 
+def square(gram, members):
+    """Return the Gram matrix of some members without the room at the ends of its lines."""
+    return gram.of(members)[:, : members.size]
+
+
 @settings(max_examples=40)
 @given(
     st.integers(0, 10_000),
@@ -46,7 +51,7 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_gram, "_FEWEST_ROWS", n_rows)
             patch.setattr(_gram, "_FEW", n_few)
-            matrix, chosen = gram.of(members[: begin + size]), A[:, members[: begin + size]]
+            matrix, chosen = square(gram, members[: begin + size]), A[:, members[: begin + size]]
         np.testing.assert_allclose(matrix, chosen.T @ (weights[:, None] * chosen), atol=1e-13)
         np.testing.assert_array_equal(matrix, matrix.T)
 
@@ -56,7 +61,7 @@ def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n
 def test_gram_matrix_of_all_dense_columns(weights, order):
     A, problem = design(0, 30, 12, False, False)
     members = np.arange(12)[::order]
-    matrix = Gram(Products(problem.columns, 30, weights)).of(members)
+    matrix = square(Gram(Products(problem.columns, 30, weights)), members)
     np.testing.assert_allclose(matrix, (A.T @ (weights[:, None] * A))[::order, ::order], atol=1e-13)
 
 
@@ -67,7 +72,7 @@ def test_gram_matrix_of_all_sparse_columns_by_rows(seed, intercept):
     weights = rng.random(17) * (rng.random(17) < 0.8)
     gram = Gram(WholeProducts(problem.design.rows, weights, intercept))
     for _ in range(3):
-        matrix = gram.of(np.arange(A.shape[1]))
+        matrix = square(gram, np.arange(A.shape[1]))
         np.testing.assert_allclose(matrix, A.T @ (weights[:, None] * A), atol=1e-13)
         np.testing.assert_array_equal(matrix, matrix.T)
         weights[rng.permutation(17)[: rng.choice([0, 3, 17])]] = rng.random()
@@ -89,7 +94,7 @@ def test_products_in_single_precision_are_near_and_stay_positive(seed, intercept
         weights[rng.permutation(300)[: 300 if alike else rng.choice([10, 300])]] *= (
             rng.random()
         )  # brought up to date, or computed anew
-        matrix, chosen = gram.of(members[:n]), A[:, members[:n]] * np.sqrt(weights)[:, None]
+        matrix, chosen = square(gram, members[:n]), A[:, members[:n]] * np.sqrt(weights)[:, None]
         lengths = np.linalg.norm(chosen, axis=0)
         lengths[lengths == 0.0] = 1.0
         found = matrix / lengths[:, None] / lengths

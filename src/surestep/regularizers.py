@@ -388,7 +388,8 @@ def _(reg, j, x, lo, hi):
 def _reach(reg: Separable, j: int, v: float) -> float:
     """How far x_j may go from zero in the direction of v."""
     lower, upper = reg.lower[j], reg.upper[j]  # both are read, so that it takes no branch, whose way nobody foresees
-    return upper if v > 0.0 else 0.0 - lower
+    reach: float = upper if v > 0.0 else 0.0 - lower
+    return reach
 
 
 @penalty_conjugate.register(Separable)

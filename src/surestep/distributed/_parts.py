@@ -262,7 +262,8 @@ def serve(parts: list[Part], order: Order) -> Served:
         value = _packed_lines(fits, *arguments)
     elif name in ("matrix", "model_matrix"):  # of all rows
         matrix = getattr(fits[0], name)(*arguments)
-        value = matrix[lower(*matrix.shape)]
+        n = matrix.shape[0]
+        value = matrix[:, :n][lower(n, n)]
     else:
         value = total([getattr(samples, name)(*arguments) for samples in fits])
     for part, samples in zip(parts, fits, strict=True):

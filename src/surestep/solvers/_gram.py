@@ -154,7 +154,11 @@ class Gram:
         self._matrix = np.empty((0, 0))
 
     def of(self, members: Integers) -> Array:
-        """Let W grow to these members, the old ones first; return G, a view, for the weights d as they are now."""
+        """Let W grow to these members, the old ones first; return G, a view, for the weights d as they are now.
+
+        Its lines are there as they are in memory, with the room at their ends: kernels read what is contiguous in half
+        the time.
+        """
         first, n = self._n, members.size
         if not self._source.renew(self._matrix[:first, :first]):
             first = 0
@@ -163,12 +167,12 @@ class Gram:
         if n > self._n:
             self._source.join(members[self._n :])
             self._n = n
-        matrix = self._matrix[:n, :n]
         if first < n:
+            matrix = self._matrix[:n, :n]
             matrix[first:] = 0.0
             self._source.add_lines(first, matrix[first:])
             matrix[:first, first:] = matrix[first:, :first].T
-        return matrix
+        return self._matrix[:n]
 
     def _make_room(self, n_kept: int, n: int) -> None:
         """Make lines long enough for n members, keeping a part of G."""

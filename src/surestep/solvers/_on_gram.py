@@ -3,8 +3,8 @@
     q(x) = <g, x - x0> + (x - x0)^T G (x - x0) / 2 + psi(x),     G = A_W^T diag(d) A_W
 
 A step on coordinate k adds a multiple of row k of G to the gradient: |W| contiguous numbers, whatever the length of the
-column. Direct solves find the minimiser among the coordinates that are not zero; these are nearly the same from one to
-the next, and so is the factor that solves for them.
+column; lines of G may have room at their ends, see `Gram.of`. Direct solves find the minimiser among the coordinates
+that are not zero; these are nearly the same from one to the next, and so is the factor that solves for them.
 """
 
 from __future__ import annotations
@@ -308,9 +308,9 @@ def _centred(matrix: Array, k: int) -> Array:
 
     The line of k itself is left to stand alone.
     """
-    n, line = matrix.shape[0], matrix[k]
-    out = np.empty((n, n + 1))[:, :n]  # not contiguous, as lines of a larger matrix are: kernels are compiled for these
-    np.subtract(matrix, np.outer(line / line[k], line), out=out)
+    n = matrix.shape[0]
+    line = matrix[k, :n]
+    out = matrix[:, :n] - np.outer(line / line[k], line)
     # Of a column that hardly varies nothing is left but rounding; more curvature than there is does no harm.
     np.fill_diagonal(out, np.maximum(np.diagonal(out), _LEAST * np.diagonal(matrix)))
     out[k], out[:, k], out[k, k] = 0.0, 0.0, line[k]
@@ -328,11 +328,11 @@ def solve_with_intercept(
     factor: Factor | None = None,
 ) -> int:
     """See `solve_on_gram`; the intercept, coordinate k, is kept at its best: columns far from zero are all alike."""
-    means, start, shift = matrix[k] / matrix[k, k], x.copy(), -g[k] / matrix[k, k]
-    g += shift * matrix[k]
+    line, start, shift = matrix[k, : x.size], x.copy(), -g[k] / matrix[k, k]
+    g += shift * line
     g[k] = 0.0
     n_steps = solve_on_gram(reg, x, g, _centred(matrix, k), enough, by_slope, factor)
-    x[k] += shift - means @ (x - start)  # itself it has not moved
+    x[k] += shift - line @ (x - start) / line[k]  # itself it has not moved
     return n_steps
 
 

@@ -37,7 +37,7 @@ class OverSamples:
         self._problem, self._l2 = problem, l2[: problem.n_features]
         n, design = problem.n_samples, problem.design
         if design.is_sparse:
-            self._kernel = Gram(Products(design.rows, problem.n_features, 1.0 / self._l2)).of(np.arange(n))
+            self._kernel = Gram(Products(design.rows, problem.n_features, 1.0 / self._l2)).of(np.arange(n))[:, :n]
             return
         # In the layout that is there: to make the other takes longer than all the rest.
         values = design.columns.values.T if design.has_columns else design.rows.values

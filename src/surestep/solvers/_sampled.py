@@ -70,7 +70,7 @@ class SampledGram:
         assert self._gram is not None
         self._used, self._n_updates = used, 0
         self._weights[:] = used * (self._n / used.size)
-        self._matrix = self._gram.of(members if self._extends(members) else np.arange(n)).copy()
+        self._matrix = self._gram.of(members if self._extends(members) else np.arange(n))[:, :n].copy()
         if self._problem.design.is_sparse:
             self._put_diagonal(self._squares(members, d))
         return self._matrix

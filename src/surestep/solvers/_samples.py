@@ -100,7 +100,7 @@ class Samples(Protocol):
         """A^T diag(d) A v."""
 
     def matrix(self, members: Integers) -> Array:
-        """Gram matrix of some coordinates, those of the last time first."""
+        """Gram matrix of some coordinates, those of the last time first; see `Gram.of`."""
 
     def model_matrix(self, members: Integers) -> Array:
         """Return that matrix, or one that is near it and takes less time."""

@@ -139,8 +139,8 @@ class Newton:
         return self._by_conjugate_gradients(c, accuracy())
 
     def _over_features(self, c: Array) -> Array:
-        problem = self._problem
-        matrix = self._samples.model_matrix(np.arange(problem.n_coordinates)).copy()
+        problem, n = self._problem, self._problem.n_coordinates
+        matrix = self._samples.model_matrix(np.arange(n))[:, :n].copy()
         diagonal = np.diagonal(matrix) + problem.penalty.l2
         # Columns that depend on each other, and no penalty: any of the solutions will do.
         least = 1e-14 * np.maximum(diagonal, np.max(diagonal) * 1e-14)
