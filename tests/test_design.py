@@ -320,6 +320,15 @@ def test_sums_over_all_entries_take_the_layout_that_is_there(matrix, form, data)
         _, there = (design.columns, design.rows), (True, True)
 
 
+@given(matrices, st.data())
+def test_passes_over_sparse_data_come_to_the_same_bits_by_rows_and_by_columns(matrix, data):
+    x = data.draw(arrays(np.float64, matrix.shape[1], elements=st.floats(-1.0, 1.0)))
+    v = data.draw(arrays(np.float64, matrix.shape[0], elements=st.floats(-1.0, 1.0)))
+    by_rows, by_columns = Design.of(scipy.sparse.csr_array(matrix)), Design.of(scipy.sparse.csc_array(matrix))
+    np.testing.assert_array_equal(by_rows.transposed_times(v), by_columns.transposed_times(v))
+    np.testing.assert_array_equal(by_rows.times(x), by_columns.times(x))
+
+
 @pytest.mark.parametrize("index", [np.int64, np.uint32, np.uint64])
 def test_a_line_may_be_named_by_any_kind_of_integer(index):
     v, out = np.arange(4.0), np.zeros(4)

@@ -42,14 +42,19 @@ def jit(function: Function | None = None, *, fastmath: frozenset[str] = frozense
     return _compiled(function, fastmath=set(fastmath))
 
 
-def lean(function: Function) -> Function:
+@overload
+def lean(function: Function, *, fastmath: frozenset[str] = ...) -> Function: ...
+@overload
+def lean(function: None = None, *, fastmath: frozenset[str]) -> Callable[[Function], Function]: ...
+def lean(function: Function | None = None, *, fastmath: frozenset[str] = frozenset()) -> Any:
     """Compile a kernel that makes no arrays.
 
     It leaves the reference counts of its arguments alone: with a tuple of many arrays, to raise and lower every one of
     them would take longer than all that a short kernel does.
     """
-    compiled: Function = _compiled(function, _nrt=False)
-    return compiled
+    if function is None:
+        return lambda f: lean(f, fastmath=fastmath)
+    return _compiled(function, fastmath=set(fastmath), _nrt=False)
 
 
 def inlined(function: Function) -> Function:
@@ -101,7 +106,7 @@ def _is_own_type(kind: Any) -> bool:
     return named.instance_class.__module__.startswith("surestep.") and all(_is_own_type(part) for part in named)
 
 
-def generic(function: Function, *, forceinline: bool = False) -> Any:
+def generic(function: Function, *, forceinline: bool = False, counted: bool = True) -> Any:
     """Make a function that is dispatched on the type of its first argument, in Python and in kernels alike.
 
     Implementations are registered as with :func:`functools.singledispatch`, for ``NamedTuple`` classes, with the same
@@ -116,7 +121,7 @@ def generic(function: Function, *, forceinline: bool = False) -> Any:
             return 0.5 * (z - y) ** 2
 
     A class with no implementation gets a ``TypeError`` that names the function and the class. For those that are
-    ``forceinline``, see :func:`generic_of_numbers`.
+    ``forceinline``, or not ``counted``, see :func:`generic_of_numbers` and :func:`generic_of_lines`.
     """
     names = list(inspect.signature(function).parameters)
 
@@ -139,7 +144,7 @@ def generic(function: Function, *, forceinline: bool = False) -> Any:
     # Numba asks that the template have the very argument names of the implementations.
     scope: dict[str, Any] = {"choose": choose}
     exec(f"def template({', '.join(names)}):\n    return choose({names[0]})", scope)
-    options: Any = {"nogil": True, "error_model": "numpy", "forceinline": forceinline}
+    options: Any = {"nogil": True, "error_model": "numpy", "forceinline": forceinline, "_nrt": counted}
     numba_overload(dispatcher, strict=True, jit_options=options)(scope["template"])
     return dispatcher
 
@@ -147,6 +152,14 @@ def generic(function: Function, *, forceinline: bool = False) -> Any:
 def generic_of_numbers(function: Function) -> Any:
     """Make a generic function whose implementations take few numbers: as in `part_of_loops`, but nothing is fused."""
     return generic(function, forceinline=True)
+
+
+def generic_of_lines(function: Function) -> Any:
+    """Make a generic function whose implementations make no arrays: in the loops that call it, and lean.
+
+    As a call that counts references, it would take longer than all that is done with a short line.
+    """
+    return generic(function, forceinline=True, counted=False)
 
 
 def _no_implementation(function: str, kind: str) -> str:

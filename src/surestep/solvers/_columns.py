@@ -34,6 +34,7 @@ from surestep.lines import (
     add_weighted,
     are_alike,
     dot,
+    dot_in_order,
     squared_norm,
     sum_of_squares,
 )
@@ -70,6 +71,13 @@ def dots(columns: Any, members: Integers, v: Array, out: Array) -> None:
     """<a_j, v> of some columns."""
     for t in range(members.size):
         out[t] = dot(columns, members[t], v)
+
+
+@jit
+def dots_in_order(columns: Any, members: Integers, v: Array, out: Array) -> None:
+    """<a_j, v> of some columns, see `dot_in_order`."""
+    for t in range(members.size):
+        out[t] = dot_in_order(columns, members[t], v)
 
 
 @jit

@@ -22,7 +22,7 @@ from surestep._intercept import shift_sums
 from surestep.lines import Dense, Lines, Sparse, are_alike, curved_product, products_and_norms
 from surestep.problem import Problem
 from surestep.regularizers import Separable
-from surestep.solvers._columns import Until, combine, descend_by_columns, dots
+from surestep.solvers._columns import Until, combine, descend_by_columns, dots, dots_in_order
 from surestep.solvers._copies import Copy, DenseCopy
 from surestep.solvers._dual import Dual
 from surestep.solvers._gram import FEWEST_SAMPLES, Gram, Products, WholeProducts
@@ -271,21 +271,22 @@ class LocalSamples(AbstractContextManager[Samples]):
         listed = np.asarray(listed, np.int64)
         if self._is_better_by_rows(listed):
             return self._problem.transposed_times(self._r)
-        out, pool = np.empty(listed.size), self._pool
-        if pool is None and listed.size == self._problem.n_coordinates and not self._has_norms():
+        out, pool, everything = np.empty(listed.size), self._pool, listed.size == self._problem.n_coordinates
+        if pool is None and everything and not self._has_norms():
             norms = np.empty_like(out)  # they will be asked for, and cost little in this pass
             products_and_norms(self._columns, self._r, self._problem.weights, out, norms)
             if self._problem.fit_intercept:
                 norms[-1] = np.sqrt(np.sum(self._problem.weights))  # to the last bit as elsewhere
             self._problem.put_norms(norms)
             return out
+        kernel = dots_in_order if everything else dots
         if pool is None:
-            dots(self._columns, listed, self._r, out)
+            kernel(self._columns, listed, self._r, out)
             return out
         n_parts = pool._max_workers
         edges = [listed.size * part // n_parts for part in range(n_parts + 1)]
         parts = [slice(*ends) for ends in itertools.pairwise(edges)]
-        list(pool.map(lambda part: dots(self._columns, listed[part], self._r, out[part]), parts))
+        list(pool.map(lambda part: kernel(self._columns, listed[part], self._r, out[part]), parts))
         return out
 
     def _has_norms(self) -> bool:
