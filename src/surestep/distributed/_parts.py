@@ -295,8 +295,7 @@ def lower(n_lines: int, n: int) -> NDArray[np.bool_]:
 
 def _packed_lines(fits: Iterable[LocalSamples], first: int, n: int) -> Array:
     """Return what the parts add to the last lines of the Gram matrix, on and below its diagonal."""
-    # Not contiguous, as lines of a larger matrix are: kernels are compiled for these.
-    lines = np.zeros((n - first, n + 1))[:, :n]
+    lines = np.zeros((n - first, n))
     for samples in fits:
         samples.add_lines(first, lines)
     return np.asarray(lines[lower(n - first, n)])

@@ -118,7 +118,7 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         """Return a matrix that the worker keeps."""
         matrix = np.zeros((members.size, members.size))
         matrix[lower(*matrix.shape)] = self._ask(name, members)
-        mirror(matrix)
+        mirror(matrix, 0)
         return matrix
 
     def is_dear(self) -> bool:
@@ -131,7 +131,7 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         if self.whole:  # elsewhere it is the matrix of all rows
             self._tell("learn", step, difference)
 
-    def renew(self, matrix: Array) -> bool:
+    def renew(self, lines: Array) -> bool:
         """See `Source`: what has changed is not known here."""
         return not self._curved
 
@@ -142,8 +142,8 @@ class PartitionedSamples(AbstractContextManager[Samples]):
 
     def add_lines(self, first: int, out: Array) -> None:
         """See `Source`."""
-        out[lower(*out.shape)] += self._ask("lines", first, out.shape[1])
-        mirror(out[:, first:])
+        n = first + out.shape[0]
+        out[:, :n][lower(out.shape[0], n)] += self._ask("lines", first, n)
 
     def diagonal(self) -> Array:
         return np.asarray(self._ask("diagonal"))

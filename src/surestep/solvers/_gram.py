@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import jit
+from surestep._jit import inlined, jit
 from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, entry, n_entries, transposed_product
 from surestep.solvers._copies import DenseCopy
 
@@ -84,23 +84,61 @@ def _fill(columns: Any, members: Integers, row: int, cursors: NDArray[np.uint64]
 def _add_products(rows: Rows, weights: Array, first: int, lines: Array) -> None:
     """Add d_i a_i a_i^T of some rows to the lines of G from ``first`` on, those of new members, below the diagonal.
 
-    As many lines at a time as stay in the cache.
+    As many lines at a time as stay in the cache, and four of them in one go over the row: how long a go is cannot be
+    foreseen, which takes as long as ten products.
     """
+    _, _, places, values = rows
     at, before, until = rows.begin.copy(), np.uint32(first), 0
     size = max(1, CACHED // (first + lines.shape[0]))
+    one, three, four = np.uint64(1), np.uint64(3), np.uint64(4)
     while until < lines.shape[0]:
         until = min(until + size, lines.shape[0])
         stop = np.uint32(first + until)
         for i in range(weights.size):
             if weights[i] == 0.0:
                 continue
-            start, k = rows.starts[i], at[i]
-            while k < rows.starts[i + 1] and rows.places[k] < stop:
-                line, scaled = lines[rows.places[k] - before], weights[i] * rows.values[k]
-                k += np.uint64(1)
-                for m in range(start, k):
-                    line[rows.places[m]] += scaled * rows.values[m]
+            start, k, end = rows.starts[i], at[i], rows.starts[i + 1]
+            while k + three < end and places[k + three] < stop:
+                _add_to_four(places, values, start, k, weights[i], before, lines)
+                k += four
+            while k < end and places[k] < stop:
+                _add_to_line(places, values, start, k, weights[i], before, lines)
+                k += one
             at[i] = k
+
+
+@inlined
+def _add_to_line(places: Any, values: Any, start: Any, k: Any, weight: Any, before: Any, lines: Any) -> None:
+    """Add the products of an entry of a row with those from ``start`` on up to itself."""
+    line, scaled = lines[places[k] - before], weight * values[k]
+    for m in range(start, k + np.uint64(1)):
+        line[places[m]] += scaled * values[m]
+
+
+@inlined
+def _add_to_four(places: Any, values: Any, start: Any, k: Any, weight: Any, before: Any, lines: Any) -> None:
+    """Add the products of four entries of a row with those from ``start`` on up to themselves."""
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    p, q, r, s = places[k], places[k + one], places[k + two], places[k + three]
+    at_p, at_q, at_r, at_s = values[k], values[k + one], values[k + two], values[k + three]
+    of_p, of_q, of_r, of_s = weight * at_p, weight * at_q, weight * at_r, weight * at_s
+    line_p, line_q, line_r, line_s = lines[p - before], lines[q - before], lines[r - before], lines[s - before]
+    for m in range(start, k):
+        place, value = places[m], values[m]
+        line_p[place] += of_p * value
+        line_q[place] += of_q * value
+        line_r[place] += of_r * value
+        line_s[place] += of_s * value
+    line_p[p] += of_p * at_p
+    line_q[p] += of_q * at_p
+    line_r[p] += of_r * at_p
+    line_s[p] += of_s * at_p
+    line_q[q] += of_q * at_q
+    line_r[q] += of_r * at_q
+    line_s[q] += of_s * at_q
+    line_r[r] += of_r * at_r
+    line_s[r] += of_s * at_r
+    line_s[s] += of_s * at_s
 
 
 @jit
@@ -133,14 +171,17 @@ def _add_by_columns(columns: Any, members: Integers, weights: Array, first: int,
 class Source(Protocol):
     """Where the lines of a Gram matrix come from."""
 
-    def renew(self, matrix: Array) -> bool:
+    def renew(self, lines: Array) -> bool:
         """Bring G up to date with the weights d; False if it is better to compute it anew."""
 
     def join(self, new: Integers) -> None:
         """Let more coordinates be members of W."""
 
     def add_lines(self, first: int, out: Array) -> None:
-        """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
+        """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all.
+
+        At least their part on and below the diagonal. Lines of ``out`` may be longer, with room at their ends.
+        """
 
 
 class Gram:
@@ -160,7 +201,7 @@ class Gram:
         the time.
         """
         first, n = self._n, members.size
-        if not self._source.renew(self._matrix[:first, :first]):
+        if not self._source.renew(self._matrix[:first]):
             first = 0
         if n > self._matrix.shape[0]:
             self._make_room(first, n)
@@ -168,10 +209,11 @@ class Gram:
             self._source.join(members[self._n :])
             self._n = n
         if first < n:
-            matrix = self._matrix[:n, :n]
-            matrix[first:] = 0.0
-            self._source.add_lines(first, matrix[first:])
-            matrix[:first, first:] = matrix[first:, :first].T
+            lines = self._matrix[first:n]
+            lines[:, :n] = 0.0
+            self._source.add_lines(first, lines)
+            mirror(lines, first)
+            self._matrix[:first, first:n] = lines[:, :first].T
         return self._matrix[:n]
 
     def _make_room(self, n_kept: int, n: int) -> None:
@@ -214,7 +256,7 @@ class Products:
         self._n_kept = n_kept
         self._kept: Rows | None = None
 
-    def renew(self, matrix: Array) -> bool:
+    def renew(self, lines: Array) -> bool:
         """Bring G up to date with the weights d, row by row; False if it is better to compute it anew."""
         if not self._weights.flags.writeable:  # they cannot have changed
             return True
@@ -227,15 +269,15 @@ class Products:
         if (2 if self._dense is None else 4) * changed.size > self._n_samples:
             return False
         if self._dense is not None:
-            lines = self._gather(changed)
-            found = (lines * change[changed].astype(lines.dtype)) @ lines.T
+            columns = self._gather(changed)
+            found = (columns * change[changed].astype(columns.dtype)) @ columns.T
             if self._is_centred:
                 found = found.astype(np.float64, copy=False)
                 self._put_means_back(found, 0, change)
-            matrix += found
+            lines[:, : found.shape[0]] += found
         else:
-            self._add_by_rows(change, self._counts, 0, matrix)
-        mirror(matrix)
+            self._add_by_rows(change, self._counts, 0, lines)
+        mirror(lines, 0)
         return True
 
     def join(self, new: Integers) -> None:
@@ -250,14 +292,13 @@ class Products:
             self._copied = self._copy.of(self._members).values
 
     def add_lines(self, first: int, out: Array) -> None:
-        """Add the lines of G from ``first`` on to ``out``; those since the last time members joined, or all."""
+        """See `Source`."""
         if self._dense is not None:
-            self._add_dense(first, out)
+            self._add_dense(first, out[:, : self._members.size])
         elif self._members.size - first <= _FEW:
             _add_by_columns(self._columns, self._members, self._weights, first, out)
         else:
             self._add_by_rows(self._weights, self._n_new if first > 0 else self._counts, first, out)
-        mirror(out[:, first:])
 
     def _add_dense(self, first: int, out: Array) -> None:
         """Add products of dense columns by BLAS, which takes half the time where both factors are the same."""
@@ -385,7 +426,7 @@ class WholeProducts:
         self._lines, self._weights, self._used, self._intercept = rows, weights, weights.copy(), intercept
         self._rows = Rows(rows.starts, rows.starts[:-1], rows.indices, rows.values)
 
-    def renew(self, matrix: Array) -> bool:
+    def renew(self, lines: Array) -> bool:
         """See `Products.renew`."""
         change = self._weights - self._used
         n_changed = np.count_nonzero(change)
@@ -394,7 +435,8 @@ class WholeProducts:
         self._used[:] = self._weights
         if 2 * n_changed > change.size:
             return False
-        self._add(change, matrix)
+        self._add(change, lines)
+        mirror(lines, 0)
         return True
 
     def join(self, new: Integers) -> None:
@@ -406,10 +448,9 @@ class WholeProducts:
 
     def _add(self, weights: Array, out: Array) -> None:
         d = self._lines.length
-        _add_products(self._rows, weights, 0, out[:d, :d])
+        _add_products(self._rows, weights, 0, out[:d])
         if self._intercept:
-            _add_rows(self._lines, weights, out[d])
-        mirror(out)
+            _add_rows(self._lines, weights, out[d, : d + 1])
 
 
 @jit
@@ -435,13 +476,13 @@ def _move(matrix: Array, to: Array) -> None:
 
 
 @jit
-def mirror(matrix: Array) -> None:
-    """Copy the part below the diagonal to the part above it, tile by tile: columns of a large matrix are far apart."""
-    for row in range(0, matrix.shape[0], _TILE):
+def mirror(lines: Array, first: int) -> None:
+    """Copy what lines from ``first`` on have below the diagonal to above it, tile by tile: columns are far apart."""
+    for row in range(0, lines.shape[0], _TILE):
         for column in range(0, row + 1, _TILE):
-            for p in range(row, min(row + _TILE, matrix.shape[0])):
+            for p in range(row, min(row + _TILE, lines.shape[0])):
                 for q in range(column, min(column + _TILE, p)):
-                    matrix[q, p] = matrix[p, q]
+                    lines[q, first + p] = lines[p, first + q]
 
 
 @jit
