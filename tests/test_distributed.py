@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.datasets import save_svmlight
-from surestep.solvers._samples import LocalSamples, Samples
+from surestep.solvers._local import LocalSamples
+from surestep.solvers._samples import Samples
 from zoo import LOSSES, REGULARIZERS, problems
 
 pytest.importorskip("distributed", reason="data in row partitions need Dask, the extra [dask]")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import surestep as ss
 from surestep import losses
-from surestep.solvers import _dual, _samples, _smooth
+from surestep.solvers import _dual, _local, _smooth
 from surestep.solvers._dual import Dual
 
 LOSSES = {"squared": ss.Squared(), "squared_hinge": ss.SquaredHinge(), "logistic": ss.Logistic(), "huber": ss.Huber()}
@@ -107,7 +107,7 @@ def test_fits_with_and_without_it_end_alike(loss, sparse, fit_intercept, monkeyp
 
 def test_it_is_tried_where_it_should_win_and_only_there(monkeypatch):
     tried = mock.Mock(wraps=Dual)
-    monkeypatch.setattr(_samples, "Dual", tried)
+    monkeypatch.setattr(_local, "Dual", tried)
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((5000, 20_000), density=0.002, format="csr", rng=rng)
     y = np.where(X @ rng.standard_normal(20_000) > 0.0, 1.0, -1.0)

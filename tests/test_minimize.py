@@ -16,10 +16,10 @@ import surestep as ss
 from surestep import losses
 from surestep.bounds.tracker import EPS
 from surestep.regularizers import Separable, gradient_step
-from surestep.solvers import _on_working_set, _prices, _samples
+from surestep.solvers import _local, _on_working_set, _prices
+from surestep.solvers._local import LocalSamples
 from surestep.solvers._look import curvatures
 from surestep.solvers._on_working_set import OnWorkingSet, _places_of_largest
-from surestep.solvers._samples import LocalSamples
 from surestep.solvers._steps import gain_of
 from zoo import PseudoHuber, design, problems, reference_optimum
 
@@ -269,7 +269,7 @@ def test_an_interrupt_under_a_stronger_penalty_leaves_the_problem_that_was_asked
 def test_the_way_on_the_working_set_does_not_matter(sparse, monkeypatch):
     problem = lasso(sparse=sparse, fraction=0.02)
     with_gram = ss.minimize(problem, tol=1e-9)
-    monkeypatch.setattr(_samples, "pays", lambda *_: False)
+    monkeypatch.setattr(_local, "pays", lambda *_: False)
     by_columns = ss.minimize(problem, tol=1e-9)
     assert with_gram.trace["gram"][-1] == 1.0
     assert by_columns.trace["gram"][-1] == 0.0
@@ -308,7 +308,7 @@ def test_models_by_columns_and_by_gram_matrices_that_lag_behind_end_alike(loss, 
     problem = ss.Problem(scipy.sparse.csc_array(A) if sparse else A, y, loss, ss.L1(0.005))
     found = []
     for by_gram in (True, False):
-        monkeypatch.setattr(_samples, "pays", lambda *_, answer=by_gram: answer)
+        monkeypatch.setattr(_local, "pays", lambda *_, answer=by_gram: answer)
         result = ss.minimize(problem, tol=1e-12)
         assert result.status is ss.Status.CONVERGED
         assert result.trace["gram"][-1] == by_gram

@@ -17,8 +17,8 @@ import surestep as ss
 from surestep.regularizers import Separable
 from surestep.solvers import _columns, _copies, _gram, _on_gram
 from surestep.solvers._gram import Gram, Products, WholeProducts
+from surestep.solvers._local import LocalSamples
 from surestep.solvers._prices import Price
-from surestep.solvers._samples import LocalSamples
 from zoo import design
 
 

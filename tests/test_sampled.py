@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surestep as ss
-from surestep.solvers import _sampled, _samples
+from surestep.solvers import _local, _sampled
 from surestep.solvers._copies import DenseCopy
+from surestep.solvers._local import LocalSamples
 from surestep.solvers._look import loss_terms
 from surestep.solvers._sampled import SampledGram, restricted
-from surestep.solvers._samples import LocalSamples
 
 
 def tall(loss="logistic", regularizer=None, layout="dense", n=4000, d=12, seed=0, fit_intercept=False, **more):
@@ -149,8 +149,8 @@ REGULARIZERS = {"l1": ss.L1(0.01), "elastic_net": ss.ElasticNet(0.01, l1_ratio=0
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "huber"])
 def test_minimisers_by_a_sample_are_those_without(loss, name, fit_intercept, layout, monkeypatch):
     problem = tall(loss, REGULARIZERS[name], layout, fit_intercept=fit_intercept)
-    monkeypatch.setattr(_samples, "_STEPS", 0.0)  # for the squared loss, too
-    monkeypatch.setattr(_samples, "dual_prices", lambda design, curved: (np.inf, 0.0))
+    monkeypatch.setattr(_local, "_STEPS", 0.0)  # for the squared loss, too
+    monkeypatch.setattr(_local, "dual_prices", lambda design, curved: (np.inf, 0.0))
     with mock.patch.object(SampledGram, "learn", autospec=True, side_effect=SampledGram.learn) as learn:
         found = ss.minimize(problem, tol=1e-10)
     assert learn.called
@@ -170,7 +170,7 @@ def test_minimisers_by_a_sample_are_those_without(loss, name, fit_intercept, lay
 @pytest.mark.parametrize("regularizer", [ss.L1(0.01), ss.L2(0.01)])
 def test_rows_that_a_sample_misses_and_that_count_most(loss, regularizer, monkeypatch):
     problem = tall(loss, regularizer)
-    monkeypatch.setattr(_samples, "_STEPS", 0.0)
+    monkeypatch.setattr(_local, "_STEPS", 0.0)
     X = problem.design.columns.values.T.copy()
     X[[7, 1234]] *= 300.0
     problem = ss.Problem(X, problem.y, loss, regularizer)

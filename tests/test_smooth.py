@@ -12,7 +12,7 @@ import scipy.sparse
 import surestep as ss
 from surestep.solvers import _smooth
 from surestep.solvers._everywhere import Everywhere
-from surestep.solvers._samples import LocalSamples
+from surestep.solvers._local import LocalSamples
 from zoo import design
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from surestep._intercept import shift_sums
 from surestep.design import Design
 from surestep.problem import Problem, checked_vector, refuse
-from surestep.solvers._samples import LocalSamples
+from surestep.solvers._local import LocalSamples
 
 Array = NDArray[Any]
 

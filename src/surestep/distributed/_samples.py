@@ -16,7 +16,8 @@ from surestep.distributed._problem import PartitionedProblem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Until
 from surestep.solvers._gram import Gram, mirror
-from surestep.solvers._samples import Samples, samples_of
+from surestep.solvers._local import samples_of
+from surestep.solvers._samples import Samples
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,10 +14,10 @@ from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._checks import check_run, starting_point
 from surestep.solvers._everywhere import Everywhere
+from surestep.solvers._local import samples_of
 from surestep.solvers._loop import Callback, run, target_of
 from surestep.solvers._on_working_set import OnWorkingSet
 from surestep.solvers._rounds import Rounds
-from surestep.solvers._samples import samples_of
 from surestep.trace import Result
 
 
