@@ -204,7 +204,14 @@ FEW_SAMPLES = {"n": 60, "d": 1500, "fraction": 1e-3, "sparse": False}
 
 
 @pytest.fixture
-def strengths(monkeypatch):
+def no_short_columns(monkeypatch):
+    """Columns of few samples go the way of others."""
+    monkeypatch.setattr(_local, "_SHORT", 0)
+    monkeypatch.setattr(_local, "_SHORT_CURVED", 0)
+
+
+@pytest.fixture
+def strengths(monkeypatch, no_short_columns):
     """The strengths of the penalties that go first."""
     found, go_by = [], OnWorkingSet._go_by
 
@@ -451,6 +458,7 @@ def test_limits_and_callbacks():
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("max_rounds", [0, 1, 2, 3])
+@pytest.mark.usefixtures("no_short_columns")
 def test_what_is_cut_short_returns_the_best_point_of_the_trace(max_rounds, fit_intercept):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((30, 400))

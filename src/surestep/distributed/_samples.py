@@ -159,6 +159,15 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         after, n_steps = self._ask("descend", reg, members, x, g, until)
         return after, n_steps
 
+    def are_short(self) -> bool:
+        return bool(self._ask("are_short")) if self.whole else False
+
+    def minimise_on(
+        self, reg: Separable, members: Integers, x: Array, least: float, caution: float, enough: float, near: float
+    ) -> tuple[Array, int, float]:
+        after, n_steps, caution = self._ask("minimise_on", reg, members, x, least, caution, enough, near)
+        return np.asarray(after), n_steps, caution
+
     def prices(self, matrix: str) -> tuple[float, float]:
         if self.whole:
             of_product, of_matrix = self._ask("prices", matrix)

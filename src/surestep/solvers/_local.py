@@ -25,6 +25,7 @@ from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
 from surestep.solvers._sampled import SampledGram
 from surestep.solvers._samples import Samples
+from surestep.solvers._short import minimise_on_short
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,6 +33,10 @@ Integers = NDArray[np.int64]
 # Steps by a matrix that is near the Gram matrix, where one by that would do. Rows with so many times the weight of
 # others are no matter of luck.
 _STEPS, _UNEVEN = 10.0, 10.0
+
+# Dense columns are short with so many entries, at most, for a squared loss and for others; and few with so many entries
+# of all together: their gradient takes no longer than some calls from Python.
+_SHORT, _SHORT_CURVED, _ENTRIES = 100, 256, 1_000_000
 
 
 @singledispatch
@@ -301,6 +306,40 @@ class LocalSamples(AbstractContextManager[Samples]):
             change = after - x
             self._went = members[change != 0.0], change[change != 0.0], rho
         return after, n_steps
+
+    def are_short(self) -> bool:
+        design = self._problem.design
+        is_few = not design.is_sparse and design.nnz <= _ENTRIES
+        return is_few and design.n_samples <= min(_SHORT_CURVED if self._curved else _SHORT, design.n_features // 2)
+
+    def minimise_on(
+        self, reg: Separable, members: Integers, x: Array, least: float, caution: float, enough: float, near: float
+    ) -> tuple[Array, int, float]:
+        problem, after = self._problem, x.copy()
+        features = members < problem.n_features
+        total = float(problem.smoothness[-1]) if problem.fit_intercept else math.inf
+        names, at, reg = members[features], after[features], reg.at(features)
+        loss, y, weights = self._data
+        shift, n_steps, caution = minimise_on_short(
+            loss,
+            y,
+            weights,
+            problem.design.columns,
+            names,
+            reg,
+            np.maximum(problem.smoothness[names] + reg.l2, np.finfo(float).tiny),
+            at,
+            self._z.copy(),
+            total,
+            self._curved,
+            least,
+            caution,
+            enough,
+            near,
+        )
+        after[features] = at
+        after[~features] += shift
+        return after, n_steps, caution
 
     def prices(self, matrix: str) -> tuple[float, float]:
         price, n = self._price(matrix), self._problem.n_coordinates

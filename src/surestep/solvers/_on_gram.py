@@ -77,7 +77,7 @@ def orthant_of(reg: Any, x: Array) -> Orthant:
 
 
 @jit
-def _gains(reg: Any, x: Array, g: Array, curvature: Array, by_slope: bool, out: Array) -> float:
+def gains_on(reg: Any, x: Array, g: Array, curvature: Array, by_slope: bool, out: Array) -> float:
     """See `gain_of`; return the largest."""
     largest = 0.0
     for k in range(x.size):
@@ -113,7 +113,7 @@ def descend_on_gram(
     """
     done, gains = 0, np.empty_like(x)
     while True:
-        floor = _NEARLY_BEST * _gains(reg, x, g, curvature, by_slope, gains)
+        floor = _NEARLY_BEST * gains_on(reg, x, g, curvature, by_slope, gains)
         if floor <= _NEARLY_BEST * enough or done >= n_updates:
             return done
         for k in range(x.size):
@@ -284,6 +284,22 @@ def _jump_at_once(reg: Any, x: Array, g: Array, matrix: Array) -> None:
         if not math.isfinite(step[k]):
             return
     _go_along(orthant, c, step, x, g, matrix)
+
+
+@jit
+def solve_at_once(reg: Any, x: Array, g: Array, matrix: Array, enough: float, by_slope: bool) -> int:
+    """See `solve_on_gram`; in one call."""
+    curvature, n_steps = np.empty(x.size), 0
+    for k in range(x.size):
+        curvature[k] = max(matrix[k, k] + reg.l2[k], np.finfo(np.float64).tiny)
+    for _ in range(_JUMPS):
+        n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
+        done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
+        n_steps += done
+        if done < n_updates:
+            break
+        _jump_at_once(reg, x, g, matrix)
+    return n_steps
 
 
 def jump(reg: Separable, x: Array, g: Array, matrix: Array, factor: Factor) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surestep import losses
-from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
@@ -19,6 +18,7 @@ from surestep.solvers._on_gram import Factor, solve_on_gram, solve_with_intercep
 from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
 from surestep.solvers._samples import Samples
+from surestep.solvers._steps import penalty_change
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -95,7 +95,7 @@ class OnWorkingSet(Rounds):
         if problem.fit_intercept:
             self._is_member[-1] = True
         self._members = np.flatnonzero(self._is_member)
-        self._by_models = self._curved or samples.is_dear()
+        self._by_models, self._short = self._curved or samples.is_dear(), samples.are_short()
         self._fewest, self._few_dense = _FEWEST, False
         if self._n_entries == problem.n_samples * problem.n_features:
             self._few_dense = problem.n_features <= min(problem.n_samples, _FEW_DENSE)
@@ -222,7 +222,7 @@ class OnWorkingSet(Rounds):
         is best: most of those that join would join in vain. Under a stronger penalty few do.
         """
         new, growing = self._choose()
-        if self._members.size + new.size > max(_OF_SAMPLES * self._problem.n_samples, _FEWEST):
+        if not self._short and self._members.size + new.size > max(_OF_SAMPLES * self._problem.n_samples, _FEWEST):
             self._strength = min(self._strength_of_rest() / _WEAKER, self._strength / _AT_LEAST)
             if self._strength > 1.0 and self._go_by(self._strength):
                 return False
@@ -263,6 +263,8 @@ class OnWorkingSet(Rounds):
         """Return the coordinates outside the working set that promise most, and whether others promise anything."""
         outside = ~self._is_member[self._moving]
         new, gains = self._moving[outside], self._gains[outside]
+        if self._short:
+            return new, False
         n_nonzero = int(np.count_nonzero(self.x[self._members]))
         most = max(self._fewest, n_nonzero if n_nonzero < _FULL * self._members.size else _MORE * n_nonzero)
         if new.size > most:
@@ -281,7 +283,7 @@ class OnWorkingSet(Rounds):
         # Near the end it does not pay to begin with a Gram matrix.
         far = not self._curved or self._gap.gap > _FAR * self._target
         if self._members.size > self._n_priced or growing != self._growing or not self._by_gram:
-            self._by_gram = (far or self._by_gram) and self._samples.pays(self._members, growing)
+            self._by_gram = not self._short and (far or self._by_gram) and self._samples.pays(self._members, growing)
         self._growing, self._n_priced = growing, self._members.size
 
     def _next_ones(self, most: int) -> Integers:
@@ -308,6 +310,8 @@ class OnWorkingSet(Rounds):
         rough, accurate = _ROUGH, _ACCURATE
         if self._by_gram and not self._curved:  # updates cost little beside a look, and a direct solve is exact
             rough, accurate = _FINER, 0.0
+        if self._short:
+            rough = accurate = 0.0
         accuracy = max(min(3.0 * self._n_new / max(members.size, 1), 1.0) * rough, accurate)
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         x = self.x[members]
@@ -317,11 +321,22 @@ class OnWorkingSet(Rounds):
             c = _SHARE * self._target / max(float(np.sum(np.abs(x))), EPS)
             enough = min(enough, c * c / float(np.max(problem.smoothness[members])))
         enough = max(enough, (4.0 * EPS) ** 2 * self._gap.objective)  # less is rounding
-        if self._by_models:
+        if self._short:
+            x = self._solve_short(reg, x, enough)
+        elif self._by_models:
             self._solve_by_models(reg, x, enough)
         else:
             x = self._solve_quadratic(reg, x, enough)
         self.x[members] = x
+
+    def _solve_short(self, reg: Separable, x: Array, enough: float) -> Array:
+        """Return where f is lowest on the working set, whose columns are short; move z."""
+        near = _SHARE * self._target if self._problem.has_certificate else 0.0
+        how = _LEAST_CURVATURE, self._caution, enough, near
+        after, n_steps, self._caution = self._samples.minimise_on(reg, self._members, x, *how)
+        self.n_steps += n_steps
+        self._samples.add(self._members, after - x)
+        return after
 
     def _solve_quadratic(self, reg: Separable, x: Array, enough: float) -> Array:
         """Return where f is lowest on the working set; move z, or know what the Gram matrix tells."""
@@ -388,7 +403,7 @@ class OnWorkingSet(Rounds):
                 break
             n_left -= self.n_steps - n_before + _PER_MODEL * members.size
             samples.aim(members, after - x)
-            t = self._step_along(float(g @ (after - x)), _penalty_change(reg, x, after))
+            t = self._step_along(float(g @ (after - x)), penalty_change(reg, x, after))
             if t == 0.0:
                 break
             self._caution = _COURAGE * self._caution if t == 1.0 and not growing else 1.0
@@ -433,12 +448,3 @@ def _places_of_largest(values: Array, n: int) -> Integers:
         likely = np.flatnonzero(values >= np.partition(some, some.size - rank)[some.size - rank])
         places = likely if likely.size >= n else places
     return places[np.argpartition(-values[places], n - 1)[:n]]
-
-
-@jit
-def _penalty_change(reg: Separable, x: Array, after: Array) -> float:
-    """psi(after) - psi(x), from the differences: near the optimum the values are all alike."""
-    total = 0.0
-    for j in range(x.size):
-        total += reg.l1[j] * (abs(after[j]) - abs(x[j])) + 0.5 * reg.l2[j] * (after[j] - x[j]) * (after[j] + x[j])
-    return total

@@ -101,6 +101,14 @@ class Samples(Protocol):
     def descend(self, reg: Separable, members: Integers, x: Array, g: Array, until: Until) -> tuple[Array, int]:
         """Minimise the model with gradient g at x by its columns, where rows are whole; return where, and the steps."""
 
+    def are_short(self) -> bool:
+        """Whether rows are whole, dense, and few beside the features: then `minimise_on` serves best."""
+
+    def minimise_on(
+        self, reg: Separable, members: Integers, x: Array, least: float, caution: float, enough: float, near: float
+    ) -> tuple[Array, int, float]:
+        """See `minimise_on_short`; return where, the steps, and the caution of the next model."""
+
     def prices(self, matrix: str) -> tuple[float, float]:
         """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surestep._jit import jit
 from surestep.bounds.tracker import EPS
 
+Array = NDArray[np.float64]
+
 # A step is short enough when f falls, at its end, at most this part as fast as at its beginning.
-_FLAT = 0.3
+FLAT = 0.3
 
 
 @jit
@@ -25,6 +30,21 @@ def gain_of(reg: Any, k: int, x: float, g: float, curvature: float, change: floa
     return abs(change * slope) if by_slope else change * change * curvature
 
 
+@jit
+def penalty_change(reg: Any, x: Array, after: Array) -> float:
+    """psi(after) - psi(x), from the differences: near the optimum the values are all alike."""
+    total = 0.0
+    for j in range(x.size):
+        total += reg.l1[j] * (abs(after[j]) - abs(x[j])) + 0.5 * reg.l2[j] * (after[j] - x[j]) * (after[j] + x[j])
+    return total
+
+
+@jit
+def between(low: float, high: float, at_low: float, at_high: float) -> float:
+    """Where a line through the ends of a bracket crosses zero, but not too near to either."""
+    return low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
+
+
 def step_along(slope_at: Callable[[float], float], steepest: float, at_high: float) -> float:
     """Return how far to go, at most 1, given the slopes of a convex function of t that falls at 0; those at 0 and 1.
 
@@ -34,9 +54,8 @@ def step_along(slope_at: Callable[[float], float], steepest: float, at_high: flo
     if not at_high > 0.0 or slope_at(0.5) + at_high <= 0.0:
         return 1.0
     low, high, at_low = 0.0, 1.0, steepest
-    while at_low < _FLAT * steepest and high - low > EPS:
-        # Where a line through the ends of the bracket crosses zero, but not too near to either.
-        t = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
+    while at_low < FLAT * steepest and high - low > EPS:
+        t = between(low, high, at_low, at_high)
         at = slope_at(t)
         if at > 0.0:
             high, at_high = t, at
