@@ -13,9 +13,11 @@ import tempfile
 FITS = {
     "Lasso, dense": "surestep.Lasso(0.1).fit(X, y)",
     "Lasso, sparse": "surestep.Lasso(0.1).fit(S, y)",
+    "Lasso, few samples": "surestep.Lasso(0.1).fit(X.T, X[0])",
     "Ridge, dense": "surestep.Ridge().fit(X, y)",
     "LogisticRegression, dense": "surestep.LogisticRegression().fit(X, y > 0)",
     "LogisticRegression, L1, sparse": "surestep.LogisticRegression(l1_ratio=1).fit(S, y > 0)",
+    "LogisticRegression, L1, few": "surestep.LogisticRegression(l1_ratio=1).fit(X.T, X[0] > 0)",
     "LinearSVC, sparse": "surestep.LinearSVC().fit(S, y > 0)",
     "SGDClassifier, sparse": "surestep.SGDClassifier(random_state=0).fit(S, y > 0)",
 }

@@ -1,5 +1,6 @@
 """Regularizers: prox, subgradients, bounds and conjugates against brute force; sums, names, errors."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import surestep as ss
 from surestep import regularizers as r
 from surestep._jit import jit
 from surestep.regularizers import L1, L2, Box, ElasticNet, NonNegative, NoPenalty, Regularizer
@@ -296,3 +298,20 @@ def test_a_regularizer_is_frozen_and_keeps_its_own_arrays():
 def test_errors_name_what_is_wrong(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_arrays_that_stay_the_same_are_shared(fit_intercept):
+    """By a problem with another regularizer; whatever that is, it is as if it were the first."""
+    w = np.arange(1.0, 4.0)
+    kinds = [L1(1.0), L1(2.0), L1(1.0, w), L1(2.0, w), L1(1.0, w[::-1]), L2(1.0, w), ElasticNet(1.0, 0.5, w)]
+    kinds += [NonNegative(), L1(1.0) + NonNegative(), L1(1.0) + Box(-w, w), Box(-1.0, w), NoPenalty()]
+    problem = ss.Problem(np.eye(3), np.arange(3.0), fit_intercept=fit_intercept)
+    for one, other in itertools.product(kinds, kinds):
+        rebound = problem.with_regularizer(one).with_regularizer(other).penalty
+        for array, alone in zip(rebound, other.bind(3, fit_intercept), strict=True):
+            np.testing.assert_array_equal(array, alone)
+            assert not array.flags.writeable
+    before = problem.with_regularizer(L1(1.0, w) + Box(-1.0, w))
+    after = before.with_regularizer(before.regularizer.scaled(2.0))
+    assert [a is b for a, b in zip(before.penalty, after.penalty, strict=True)] == [False, True, True, True]

@@ -103,7 +103,7 @@ def test_a_pool_has_those_that_move_or_come_nearest_to_it(n_nonzero):
     x[rng.permutation(4000)[:n_nonzero]] = 1.0
     curvature = problem.smoothness * rng.uniform(0.5, 2.0, 4000)
     g[::1000] *= 30.0
-    places = _short._pool(problem.penalty, curvature, x, g)
+    places = _short._nearest(problem.penalty, curvature, x, g)
     slack = (problem.penalty.l1 - np.abs(g)) / np.sqrt(curvature)
     others = np.setdiff1d(places, np.flatnonzero(x))
     left_out = np.setdiff1d(np.arange(4000), places)

@@ -73,7 +73,7 @@ def part_of_loops(function: Function) -> Function:
 
 
 def _compiled(function: Function, **options: Any) -> Any:
-    options.update(nogil=True, error_model="numpy")
+    options.update(nogil=True, error_model="numpy", no_cfunc_wrapper=True)
     try:
         return _caching_own_types(numba.njit(cache=True, **options)(function))
     except RuntimeError as error:  # Numba: "cannot cache function ...: no locator available"

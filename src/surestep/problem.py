@@ -157,8 +157,14 @@ class Problem:
         regularizer = NoPenalty() if regularizer is None else regularizer
         if not hasattr(regularizer, "bind"):
             raise ValueError(f"regularizer must be one such as L1(0.1), or None, but is {regularizer!r}")
-        vars(self).pop("_uncertified", None)  # that of another regularizer
-        vars(self).update(regularizer=regularizer, penalty=regularizer.bind(self.n_features, self.fit_intercept))
+        mine = vars(self)
+        mine.pop("_uncertified", None)  # that of another regularizer
+        before = mine.get("regularizer")
+        if isinstance(regularizer, Regularizer) and isinstance(before, Regularizer):
+            penalty = regularizer.bind(self.n_features, self.fit_intercept, (before, self.penalty))
+        else:
+            penalty = regularizer.bind(self.n_features, self.fit_intercept)
+        mine.update(regularizer=regularizer, penalty=penalty)
 
     def __repr__(self) -> str:
         intercept = ", fit_intercept=True" if self.fit_intercept else ""

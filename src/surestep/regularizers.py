@@ -113,22 +113,40 @@ class Regularizer:
         other._set("l2", _strength("l2", factor * self.l2))
         return other
 
-    def bind(self, n_features: int, fit_intercept: bool) -> Separable:
-        """Spread the regularizer over its coordinates; an intercept, the last of them, is free."""
+    def bind(
+        self, n_features: int, fit_intercept: bool, other: tuple[Regularizer, Separable] | None = None
+    ) -> Separable:
+        """Spread the regularizer over its coordinates; an intercept, the last of them, is free.
+
+        Arrays that are the same as those of an ``other`` regularizer, spread over the same coordinates, are shared.
+        """
         length = self._length
         if length not in (None, n_features):
             raise ValueError(
                 f"regularizer {self!r} has weights or bounds for {length} features, but X has {n_features} features"
             )
 
-        def spread(value: float | Array, of_intercept: float) -> Array:
+        def spread(name: str, value: float | Array, of_intercept: float) -> Array:
+            if other is not None and self._has(name, other[0]):
+                return np.asarray(getattr(other[1], name))
             array = np.empty(n_features + fit_intercept)
             array[:n_features], array[n_features:] = value, of_intercept
             array.flags.writeable = False
             return array
 
-        l1, l2 = self.l1 * _ones(self.l1_weights), self.l2 * _ones(self.l2_weights)
-        return Separable(spread(l1, 0.0), spread(l2, 0.0), spread(self.lower, -math.inf), spread(self.upper, math.inf))
+        return Separable(
+            spread("l1", self.l1 * _ones(self.l1_weights), 0.0),
+            spread("l2", self.l2 * _ones(self.l2_weights), 0.0),
+            spread("lower", self.lower, -math.inf),
+            spread("upper", self.upper, math.inf),
+        )
+
+    def _has(self, name: str, other: Regularizer) -> bool:
+        """Whether it has the same strength with the same weights, or the same bound, as another."""
+        own, others = getattr(self, name), getattr(other, name)
+        if name in ("l1", "l2") and getattr(self, f"{name}_weights") is not getattr(other, f"{name}_weights"):
+            return False
+        return own is others or (np.ndim(own) == np.ndim(others) == 0 and bool(own == others))
 
     def __repr__(self) -> str:
         parts = []

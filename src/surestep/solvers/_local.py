@@ -25,7 +25,7 @@ from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
 from surestep.solvers._sampled import SampledGram
 from surestep.solvers._samples import Samples
-from surestep.solvers._short import minimise_on_short
+from surestep.solvers._short import Mean, minimise_on_short
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -315,31 +315,20 @@ class LocalSamples(AbstractContextManager[Samples]):
     def minimise_on(
         self, reg: Separable, members: Integers, x: Array, least: float, caution: float, enough: float, near: float
     ) -> tuple[Array, int, float]:
-        problem, after = self._problem, x.copy()
-        features = members < problem.n_features
-        total = float(problem.smoothness[-1]) if problem.fit_intercept else math.inf
-        names, at, reg = members[features], after[features], reg.at(features)
-        loss, y, weights = self._data
+        problem, names, at, total = self._problem, members, x.copy(), math.inf
+        if problem.fit_intercept:
+            features, total = members < problem.n_features, float(problem.smoothness[-1])
+            names, at, reg = members[features], x[features], reg.at(features)
+        mean = Mean(*self._data, problem.design.columns, total, self._curved, least)
+        curvature = np.maximum(problem.smoothness[names] + reg.l2, np.finfo(float).tiny)
         shift, n_steps, caution = minimise_on_short(
-            loss,
-            y,
-            weights,
-            problem.design.columns,
-            names,
-            reg,
-            np.maximum(problem.smoothness[names] + reg.l2, np.finfo(float).tiny),
-            at,
-            self._z.copy(),
-            total,
-            self._curved,
-            least,
-            caution,
-            enough,
-            near,
+            mean, self._z.copy(), names, reg, curvature, at, caution, enough, near
         )
-        after[features] = at
-        after[~features] += shift
-        return after, n_steps, caution
+        if problem.fit_intercept:
+            after = x + shift
+            after[features] = at
+            return after, n_steps, caution
+        return at, n_steps, caution
 
     def prices(self, matrix: str) -> tuple[float, float]:
         price, n = self._price(matrix), self._problem.n_coordinates

@@ -89,7 +89,7 @@ def gains_on(reg: Any, x: Array, g: Array, curvature: Array, by_slope: bool, out
 
 
 @jit(fastmath=VECTORIZE)
-def _add_line(g: Array, change: float, line: Array) -> None:
+def add_line(g: Array, change: float, line: Array) -> None:
     for k in range(g.size):
         g[k] += change * line[k]
 
@@ -121,7 +121,7 @@ def descend_on_gram(
                 change = gradient_step(reg, k, x[k], g[k], 1.0 / curvature[k]) - x[k]
                 if gain_of(reg, k, x[k], g[k], curvature[k], change, by_slope) >= floor * _NEARLY_BEST:
                     x[k] += change
-                    _add_line(g, change, matrix[k])
+                    add_line(g, change, matrix[k])
                     done += 1
 
 
@@ -130,7 +130,7 @@ def _times(matrix: Array, orthant: Orthant, v: Array) -> Array:
     """Return H v, H the matrix at the places of an orthant and its l2."""
     image, places = np.zeros(matrix.shape[0]), orthant.places
     for k in range(v.size):
-        _add_line(image, v[k], matrix[places[k]])
+        add_line(image, v[k], matrix[places[k]])
     return image[places] + orthant.l2 * v
 
 
@@ -226,7 +226,7 @@ def _go_along(orthant: Orthant, c: Array, step: Array, x: Array, g: Array, matri
     n, times, direction, slopes, now = at.size, np.empty(at.size), step.copy(), c.copy(), 0.0
     image = np.zeros(g.size)
     for k in range(n):
-        _add_line(image, step[k], matrix[places[k]])
+        add_line(image, step[k], matrix[places[k]])
         times[k] = ((high[k] if step[k] > 0.0 else low[k]) - at[k]) / step[k] if step[k] != 0.0 else math.inf
     for _ in range(n + 1):
         slope = curvature = 0.0
@@ -240,14 +240,14 @@ def _go_along(orthant: Orthant, c: Array, step: Array, x: Array, g: Array, matri
         lowest = now - slope / curvature if curvature > 0.0 else math.inf
         if slope >= 0.0 or lowest <= until or until == math.inf:
             if slope < 0.0 and lowest < math.inf:
-                _add_line(g, lowest - now, image)
+                add_line(g, lowest - now, image)
                 now = lowest
             break
-        _add_line(g, until - now, image)
+        add_line(g, until - now, image)
         for k in range(n):
             slopes[k] += (until - now) * (image[places[k]] + l2[k] * direction[k])
         now = until
-        _add_line(image, -step[first], matrix[places[first]])
+        add_line(image, -step[first], matrix[places[first]])
         direction[first] = 0.0
     for k in range(n):
         end = high[k] if step[k] > 0.0 else low[k]
@@ -287,13 +287,22 @@ def _jump_at_once(reg: Any, x: Array, g: Array, matrix: Array) -> None:
 
 
 @jit
+def n_nonzero(x: Array) -> int:
+    """Count what is not zero: NumPy's takes longer to compile."""
+    n = 0
+    for k in range(x.size):
+        n += x[k] != 0.0
+    return n
+
+
+@jit
 def solve_at_once(reg: Any, x: Array, g: Array, matrix: Array, enough: float, by_slope: bool) -> int:
     """See `solve_on_gram`; in one call."""
     curvature, n_steps = np.empty(x.size), 0
     for k in range(x.size):
         curvature[k] = max(matrix[k, k] + reg.l2[k], np.finfo(np.float64).tiny)
     for _ in range(_JUMPS):
-        n_updates = max(_FEWEST_UPDATES, int(np.count_nonzero(x)) ** 3 // (36 * x.size))
+        n_updates = max(_FEWEST_UPDATES, n_nonzero(x) ** 3 // (36 * x.size))
         done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
         n_steps += done
         if done < n_updates:

@@ -315,7 +315,7 @@ class OnWorkingSet(Rounds):
         accuracy = max(min(3.0 * self._n_new / max(members.size, 1), 1.0) * rough, accurate)
         enough = max(accuracy, wanted) ** 2 * float(np.max(self._gains, initial=0.0))
         x = self.x[members]
-        if self._on_path and self._by_gram and not self._curved and problem.has_certificate:
+        if self._on_path and (self._by_gram or self._short) and not self._curved and problem.has_certificate:
             # The residual of the last strength is so good a dual point for the next that the gap is small where steps
             # are yet to come, and would grow with them at first: a violation c leaves a gap of about c |x|_1.
             c = _SHARE * self._target / max(float(np.sum(np.abs(x))), EPS)
@@ -331,7 +331,7 @@ class OnWorkingSet(Rounds):
 
     def _solve_short(self, reg: Separable, x: Array, enough: float) -> Array:
         """Return where f is lowest on the working set, whose columns are short; move z."""
-        near = _SHARE * self._target if self._problem.has_certificate else 0.0
+        near = _SHARE * self._target if self._problem.has_certificate and not self._on_path else 0.0
         how = _LEAST_CURVATURE, self._caution, enough, near
         after, n_steps, self._caution = self._samples.minimise_on(reg, self._members, x, *how)
         self.n_steps += n_steps

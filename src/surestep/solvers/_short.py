@@ -11,18 +11,18 @@ coordinates matter.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import jit
+from surestep._jit import VECTORIZE, jit
 from surestep.bounds.tracker import EPS
 from surestep.lines import add
 from surestep.regularizers import Separable, signed_distance
 from surestep.solvers._columns import dots
 from surestep.solvers._look import curvatures, loss_terms, penalty_terms, residuals, slope
-from surestep.solvers._on_gram import gains_on, solve_at_once
+from surestep.solvers._on_gram import add_line, gains_on, n_nonzero, solve_at_once
 from surestep.solvers._steps import FLAT, between, penalty_change
 
 Array = NDArray[np.float64]
@@ -32,8 +32,8 @@ Integers = NDArray[np.int64]
 _ROUNDS, _ON_POOL, _MODELS = 50, 50, 5
 
 # Coordinates of a pool that are zero: so many, about, or so many times as many as are not. To find those that come
-# nearest to moving, every so many of W are looked at first.
-_POOL, _TIMES, _SAMPLED = 256, 4, 8
+# nearest to moving, every so many of W are looked at first, and where the line is drawn is halved so often.
+_POOL, _TIMES, _SAMPLED, _HALVINGS = 256, 4, 8, 16
 
 # Coordinates at zero that are solved for at once, at most, if no more are not; they promise this part of the most that
 # one does; so many times as much, until they are few.
@@ -50,16 +50,44 @@ _PART, _ACCURACY = 0.1, 0.01
 _COURAGE = 0.1
 
 
+class Mean(NamedTuple):
+    """The mean loss, and what does not change while it is minimised.
+
+    ``total`` is the curvature of an intercept, infinite where there is none; ``least`` that of a model, see
+    `curvatures`. A loss that is not ``is_curved`` is its own model.
+    """
+
+    loss: Any
+    y: Array
+    weights: Array
+    lines: Any
+    total: float
+    is_curved: bool
+    least: float
+
+
+class Point(NamedTuple):
+    """Predictions z, and u and r as `residuals` has them."""
+
+    z: Array
+    u: Array
+    r: Array
+
+
 @jit
-def _step_along(loss: Any, z: Array, move: Array, y: Array, weights: Array, steepest: float, more: float) -> float:
+def _slope(mean: Mean, z: Array, move: Array, t: float) -> float:
+    return float(slope(mean.loss, z, move, t, mean.y, mean.weights))
+
+
+@jit
+def _step_along(mean: Mean, z: Array, move: Array, steepest: float, more: float) -> float:
     """See `step_along`, for the mean loss at z + t move, and t more."""
-    low, high, at_low = 0.0, 1.0, steepest
-    at_high = slope(loss, z, move, 1.0, y, weights) + more
-    if not at_high > 0.0 or slope(loss, z, move, 0.5, y, weights) + more + at_high <= 0.0:
+    low, high, at_low, at_high = 0.0, 1.0, steepest, _slope(mean, z, move, 1.0) + more
+    if not at_high > 0.0 or _slope(mean, z, move, 0.5) + more + at_high <= 0.0:
         return 1.0
     while at_low < FLAT * steepest and high - low > EPS:
         t = between(low, high, at_low, at_high)
-        at = slope(loss, z, move, t, y, weights) + more
+        at = _slope(mean, z, move, t) + more
         if at > 0.0:
             high, at_high = t, at
         else:
@@ -70,8 +98,8 @@ def _step_along(loss: Any, z: Array, move: Array, y: Array, weights: Array, stee
 @jit
 def _promising(x: Array, gains: Array, floor: float) -> Integers:
     """List the places of coordinates that are not zero, and of some that promise most: if many, few others."""
-    n_nonzero = int(np.count_nonzero(x))
-    places, promises, n, most = np.empty(x.size, np.int64), np.empty(x.size), 0, n_nonzero + max(_FEWEST, n_nonzero)
+    places, promises, n = np.empty(x.size, np.int64), np.empty(x.size), n_nonzero(x)
+    most, n = n + max(_FEWEST, n), 0
     for k in range(x.size):
         places[n], promises[n] = k, gains[k] if x[k] == 0.0 else math.inf
         n += (x[k] != 0.0) | (gains[k] >= floor)
@@ -84,20 +112,24 @@ def _promising(x: Array, gains: Array, floor: float) -> Integers:
 
 
 @jit
-def _pool(reg: Any, curvature: Array, x: Array, g: Array) -> Integers:
+def _nearest(reg: Any, curvature: Array, x: Array, g: Array) -> Integers:
     """List the places of coordinates that are not zero, and of those that move or come nearest to it."""
-    most = max(_POOL, _TIMES * int(np.count_nonzero(x)))
-    if x.size <= most:
-        return np.arange(x.size)
-    near = np.empty(x.size)
+    places, near, n = np.empty(x.size, np.int64), np.empty(x.size), 0
+    most, low, high = max(_POOL, _TIMES * n_nonzero(x)), math.inf, -math.inf
     for k in range(x.size):
         near[k] = signed_distance(reg, k, x[k], g[k]) / math.sqrt(curvature[k]) if x[k] == 0.0 else math.inf
-    some = near[::_SAMPLED].copy()
-    rank = max(some.size - most // _SAMPLED, 0)
-    floor, places, n = np.partition(some, rank)[rank], np.empty(x.size, np.int64), 0
+        low = min(low, near[k])
+        high = max(high, near[k]) if x[k] == 0.0 else high
+    if x.size > most:
+        for _ in range(_HALVINGS):
+            middle, n = 0.5 * (low + high), 0
+            for k in range(0, x.size, _SAMPLED):
+                n += near[k] >= middle
+            low, high = (middle, high) if n * _SAMPLED > most else (low, middle)
+    n = 0
     for k in range(x.size):
         places[n] = k
-        n += near[k] >= floor
+        n += near[k] >= low
     return places[:n].copy()
 
 
@@ -114,49 +146,101 @@ def _strength_of_rest(reg: Any, x: Array, g: Array) -> float:
 
 
 @jit
-def _scaled(reg: Any, strength: float) -> Separable:
-    return Separable(strength * reg.l1, strength * reg.l2, reg.lower, reg.upper)
+def _look(mean: Mean, point: Point, names: Integers, g: Array) -> None:
+    """Compute u and r at the present z, and the gradient g on some lines."""
+    residuals(mean.loss, point.z, mean.y, mean.weights, point.u, point.r)
+    dots(mean.lines, names, point.r, g)
+
+
+@jit
+def _gains(mean: Mean, point: Point, reg: Any, x: Array, g: Array, curvature: Array, out: Array) -> float:
+    """See `gains_on`; return the largest, that of an intercept among them."""
+    excess = 0.0
+    if mean.total < math.inf:
+        for i in range(point.r.size):
+            excess += point.r[i]
+    return max(gains_on(reg, x, g, curvature, False, out), excess * excess / mean.total)
+
+
+@jit(fastmath=VECTORIZE)
+def _dot(a: Array, v: Array) -> float:
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * v[i]
+    return total
+
+
+@jit
+def _model(
+    A: Array, d: Array, r: Array, total: float, matrix: Array, slopes: Array, sums: Array
+) -> tuple[float, float]:
+    """Fill in the Gram matrix A diag(d) A^T of lines; centre it, and their slopes, where there is an intercept.
+
+    Returns <1, r> and <1, d>, without one 0 and infinite.
+    """
+    excess, bent, line = 0.0, math.inf, np.empty(d.size)
+    if total < math.inf:
+        excess, bent = 0.0, 0.0
+        for i in range(d.size):
+            excess += r[i]
+            bent += d[i]
+    for k in range(slopes.size):
+        for i in range(d.size):
+            line[i] = d[i] * A[k, i]
+        for p in range(k + 1):
+            matrix[k, p] = _dot(line, A[p])
+        if total < math.inf:
+            sums[k] = _dot(A[k], d)
+            slopes[k] -= excess / bent * sums[k]
+            for p in range(k + 1):
+                matrix[k, p] -= sums[k] / bent * sums[p]
+        for p in range(k):
+            matrix[p, k] = matrix[k, p]
+    return excess, bent
+
+
+@jit
+def _move(A: Array, after: Array, before: Array, excess: float, bent: float, sums: Array) -> tuple[Array, float]:
+    """Return where z goes with the coordinates of these lines, and the intercept, which is at its best."""
+    move = np.zeros(A.shape[1])
+    for k in range(after.size):
+        if after[k] != before[k]:
+            add_line(move, after[k] - before[k], A[k])
+            excess += sums[k] * (after[k] - before[k])
+    b = -excess / bent
+    for i in range(move.size):
+        move[i] += b
+    return move, b
 
 
 @jit
 def _minimise_on_pool(
-    loss: Any,
-    y: Array,
-    weights: Array,
-    lines: Any,
+    mean: Mean,
+    point: Point,
     names: Integers,
     reg: Any,
+    strength: float,
     curvature: Array,
     x: Array,
-    z: Array,
-    total: float,
-    is_curved: bool,
-    least: float,
+    g: Array,
     caution: float,
     enough: float,
 ) -> tuple[float, int, float]:
-    """See `minimise_on_short`; a round takes the coordinates that promise most, by their Gram matrix."""
-    n = names.size
-    g, gains, u, r, d, shift, n_steps = (
-        np.empty(n),
-        np.empty(n),
-        np.zeros(y.size),
-        np.zeros(y.size),
-        weights.copy(),
-        0.0,
-        0,
-    )
+    """See `minimise_on_short`; a round takes the coordinates that promise most, by their Gram matrix.
+
+    The point and the gradient g there change with x.
+    """
+    loss, y, weights, lines, total, is_curved, least = mean
+    z, u, r = point
+    reg = Separable(strength * reg.l1, strength * reg.l2, reg.lower, reg.upper)
+    gains, d, shift, n_steps = np.empty(names.size), weights.copy(), 0.0, 0
     for _ in range(_ON_POOL):
-        residuals(loss, z, y, weights, u, r)
-        dots(lines, names, r, g)
-        largest = gains_on(reg, x, g, curvature, False, gains)
-        excess = np.sum(r) if total < math.inf else 0.0
-        largest = max(largest, excess * excess / total)
+        largest = _gains(mean, point, reg, x, g, curvature, gains)
         if largest <= enough:
             break
         places = _promising(x, gains, _LEAST * largest)
         m = places.size
-        A = np.zeros((m, y.size))
+        A, matrix, slopes, sums = np.zeros((m, y.size)), np.empty((m, m)), np.empty(m), np.zeros(m)
         for k in range(m):
             add(lines, names[places[k]], 1.0, A[k])
         part = Separable(reg.l1[places], reg.l2[places], reg.lower[places], reg.upper[places])
@@ -164,104 +248,83 @@ def _minimise_on_pool(
             if model > 0:
                 residuals(loss, z, y, weights, u, r)
             wanted = max(_ACCURACY * largest, enough)
-            at, slopes = x[places], A @ r
+            at = x[places]
+            for k in range(m):
+                slopes[k] = _dot(A[k], r)
             if is_curved:
                 here = gains_on(part, at, slopes, curvature[places], False, np.empty(m))
                 if model > 0 and here <= max(_PART * largest, enough):
                     break
                 curvatures(loss, z, y, weights, least, caution, 0.0, d)
                 wanted = max(_ACCURACY * here, 0.1 * enough)
-            B = A * d
-            matrix = B @ A.T
-            excess, bent, sums = 0.0, math.inf, np.zeros(m)
-            if total < math.inf:
-                excess, bent, sums = np.sum(r), np.sum(d), A @ d
-                slopes -= excess / bent * sums
-                matrix -= np.outer(sums, sums / bent)
+            excess, bent = _model(A, d, r, total, matrix, slopes, sums)
             before = at.copy()
             n_steps += solve_at_once(part, at, slopes, matrix, wanted, is_curved)
-            change = at - before
-            b = -(excess + np.sum(sums * change)) / bent
-            move = change @ A + b
+            move, b = _move(A, at, before, excess, bent, sums)
             t, more = 1.0, penalty_change(part, before, at)
             if is_curved:
-                t = _step_along(loss, z, move, y, weights, np.sum(r * move) + more, more)
+                t = _step_along(mean, z, move, _dot(r, move) + more, more)
                 caution = _COURAGE * caution if t == 1.0 else 1.0
             if t == 0.0:
                 break
-            x[places] = at if t == 1.0 else before + t * change
-            z += t * move
+            for k in range(m):
+                x[places[k]] = at[k] if t == 1.0 else before[k] + t * (at[k] - before[k])
+            add_line(z, t, move)
             shift += t * b
+        _look(mean, point, names, g)
     return shift, n_steps, caution
 
 
 @jit
+def _draw(
+    mean: Mean, point: Point, names: Integers, reg: Any, curvature: Array, x: Array, strength: float, first: float
+) -> tuple[Array, Integers, float, float, float]:
+    """Return the gradient on W, a pool, and the largest gain of a coordinate, first under this penalty and now.
+
+    The penalty is weakened, to so many times the ``strength`` of that asked for, until coordinates do gain.
+    """
+    g, gains, largest = np.empty(names.size), np.empty(names.size), 0.0
+    dots(mean.lines, names, point.r, g)
+    if strength == math.inf:
+        strength = max(_strength_of_rest(reg, x, g) / _WEAKER, 1.0)
+    while True:
+        present = Separable(strength * reg.l1, strength * reg.l2, reg.lower, reg.upper)
+        largest = _gains(mean, point, present, x, g, curvature, gains)
+        first = max(first, largest)
+        if strength == 1.0 or largest > _ROUGH * first:
+            return g, _nearest(present, curvature, x, g), largest, strength, first
+        strength, first = max(strength / _WEAKER, 1.0), 0.0
+
+
 def minimise_on_short(
-    loss: Any,
-    y: Array,
-    weights: Array,
-    lines: Any,
+    mean: Mean,
+    z: Array,
     names: Integers,
-    reg: Any,
+    reg: Separable,
     curvature: Array,
     x: Array,
-    z: Array,
-    total: float,
-    is_curved: bool,
-    least: float,
     caution: float,
     enough: float,
     near: float,
 ) -> tuple[float, int, float]:
     """Minimise on W, the lines of these names, until no coordinate gains more than ``enough``; x and z are changed.
 
-    Or until the duality gap on W is ``near``.
-
-    A quadratic loss is its own model. ``total`` is the curvature of an intercept, infinite where there is none. Returns
-    what the intercept has changed by, the steps, and the ``caution`` of the next model.
+    Or until the duality gap on W is ``near``. Returns what the intercept has changed by, the steps, and the ``caution``
+    of the next model.
     """
-    everywhere, g, gains = np.arange(names.size), np.empty(names.size), np.empty(names.size)
-    u, r, shift, n_steps = np.zeros(y.size), np.zeros(y.size), 0.0, 0
-    strength, present, first = math.inf, _scaled(reg, 1.0), 0.0
+    point, shift, n_steps, strength, first = Point(z, np.zeros(z.size), np.zeros(z.size)), 0.0, 0, math.inf, 0.0
+    residuals(mean.loss, z, mean.y, mean.weights, point.u, point.r)
     for _ in range(_ROUNDS):
-        residuals(loss, z, y, weights, u, r)
-        dots(lines, names, r, g)
-        if strength == math.inf:
-            strength = max(_strength_of_rest(reg, x, g) / _WEAKER, 1.0)
-            present = _scaled(reg, strength)
-        while True:
-            largest = gains_on(present, x, g, curvature, False, gains)
-            excess = np.sum(r) if total < math.inf else 0.0
-            largest = max(largest, excess * excess / total)
-            first = max(first, largest)
-            if strength == 1.0 or largest > _ROUGH * first:
-                break
-            strength, first = max(strength / _WEAKER, 1.0), 0.0
-            present = _scaled(reg, strength)
+        g, pool, largest, strength, first = _draw(mean, point, names, reg, curvature, x, strength, first)
         if largest <= enough:
             break
         if strength == 1.0 and largest <= 2.0 * near:
-            tau, _, gap = penalty_terms(reg, x, g, everywhere)
-            if gap + loss_terms(loss, z, u, y, weights, tau)[1] <= near:
+            tau, _, gap = penalty_terms(reg, x, g, np.arange(x.size))
+            if gap + loss_terms(mean.loss, z, point.u, mean.y, mean.weights, tau)[1] <= near:
                 break
-        pool = _pool(present, curvature, x, g)
-        part = Separable(present.l1[pool], present.l2[pool], present.lower[pool], present.upper[pool])
-        at = x[pool]
+        part, at, wanted = reg.at(pool), x[pool], max(_ROUGH * largest, enough)
         moved, done, caution = _minimise_on_pool(
-            loss,
-            y,
-            weights,
-            lines,
-            names[pool],
-            part,
-            curvature[pool],
-            at,
-            z,
-            total,
-            is_curved,
-            least,
-            caution,
-            max(_ROUGH * largest, enough),
+            mean, point, names[pool], part, strength, curvature[pool], at, g[pool], caution, wanted
         )
         x[pool] = at
         shift += moved
