@@ -28,6 +28,7 @@ from surestep.regularizers import (
     NoPenalty,
     Regularizer,
     Separable,
+    bound,
     feasible_scale,
     min_subgradient,
     penalty,
@@ -154,17 +155,10 @@ class Problem:
         return other
 
     def _bind(self, regularizer: Regularizer | None) -> None:
-        regularizer = NoPenalty() if regularizer is None else regularizer
-        if not hasattr(regularizer, "bind"):
-            raise ValueError(f"regularizer must be one such as L1(0.1), or None, but is {regularizer!r}")
-        mine = vars(self)
+        regularizer, mine = NoPenalty() if regularizer is None else regularizer, vars(self)
+        before = mine.get("regularizer"), mine.get("penalty")
         mine.pop("_uncertified", None)  # that of another regularizer
-        before = mine.get("regularizer")
-        if isinstance(regularizer, Regularizer) and isinstance(before, Regularizer):
-            penalty = regularizer.bind(self.n_features, self.fit_intercept, (before, self.penalty))
-        else:
-            penalty = regularizer.bind(self.n_features, self.fit_intercept)
-        mine.update(regularizer=regularizer, penalty=penalty)
+        mine.update(regularizer=regularizer, penalty=bound(regularizer, self.n_features, self.fit_intercept, before))
 
     def __repr__(self) -> str:
         intercept = ", fit_intercept=True" if self.fit_intercept else ""

@@ -179,6 +179,15 @@ class Regularizer:
         return next(iter(lengths.values()), None)
 
 
+def bound(regularizer: Any, n_features: int, fit_intercept: bool, before: tuple[Any, Any]) -> Any:
+    """Spread a regularizer over its coordinates; what it has in common with the one ``before`` is shared."""
+    if not hasattr(regularizer, "bind"):
+        raise ValueError(f"regularizer must be one such as L1(0.1), or None, but is {regularizer!r}")
+    if isinstance(regularizer, Regularizer) and isinstance(before[0], Regularizer):
+        return regularizer.bind(n_features, fit_intercept, before)
+    return regularizer.bind(n_features, fit_intercept)
+
+
 class NoPenalty(Regularizer):
     """No penalty and no bounds: psi(x) = 0."""
 
