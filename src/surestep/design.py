@@ -19,6 +19,7 @@ from surestep.lines import (
     are_alike,
     count_indices,
     is_sound,
+    line_squares,
     product,
     squared_norms,
     sums_of_squares,
@@ -139,20 +140,17 @@ class Design:
     @cached_property
     def _line_squares(self) -> Array:
         """Sums of squares of the lines that are there."""
-        out = np.empty(self._lines.values.shape[0])
-        squared_norms(self._lines, np.ones(self._lines.values.shape[1]), out)
+        out = np.empty(self.n_features if self._by_column else self.n_samples)
+        line_squares(self._lines, out)
         return out
 
     @cached_property
     def row_squares(self) -> Array:
         """sum_j a_ij^2 for every row."""
-        if not (self._by_column or self.is_sparse):
+        if not self._by_column:
             return self._line_squares
-        out, ones = np.empty(self.n_samples), np.ones(self.n_features)
-        if self.has_rows:
-            squared_norms(self.rows, ones, out)
-        else:
-            sums_of_squares(self.columns, ones, out)
+        out = np.empty(self.n_samples)
+        sums_of_squares(self.columns, np.ones(self.n_features), out)
         return out
 
     @cached_property
@@ -218,9 +216,11 @@ class Design:
     def _check_finite(self) -> None:
         values = self._lines.values
         # A NaN or an infinity shows in a sum, and no array as large as X is made. If only the sum is too large, it
-        # shows in neither of the other two. Of dense lines the squares, which will be asked for, are summed as fast.
+        # shows in neither of the other two. Squares of lines that are not short, which will be asked for, are summed as
+        # fast.
+        short = self.is_sparse and self._by_column
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(np.sum(values if self.is_sparse else self._line_squares)):
+            if np.isfinite(np.sum(values if short else self._line_squares)):
                 return
         if np.isfinite(np.min(values, initial=0.0)) and np.isfinite(np.max(values, initial=0.0)):
             return

@@ -399,6 +399,13 @@ def curved_product(lines: Any, weights: Any, v: Any, shift: float, out: Any) -> 
 
 
 @jit
+def line_squares(lines: Any, out: Any) -> None:
+    """Sum of squares of every line."""
+    for j in range(n_lines(lines)):
+        out[j] = sum_of_squares(lines, j)
+
+
+@jit
 def squared_norms(lines: Any, weights: Any, out: Any) -> None:
     """Weighted squared norms of all lines: out_j = sum_i weights_i a_ij^2."""
     alike = are_alike(weights)

@@ -37,6 +37,7 @@ class Everywhere(Rounds):
         # the gap is smaller than with the derivatives at z. What the last sweep saw of it, and what rounding hides.
         begins = self._newton.n_sweeps > 0.0 and not problem.fit_intercept
         self._u: Array | None = np.zeros(problem.n_samples) if begins else None
+        self._follows = 0.0  # the l2 for which it does: X^T r = -l2 x, and no pass over the data is needed to know it
         self._dual_gap, self._hidden = math.inf, 0.0
         # The last step by a matrix, which learns from it: where it began, with what gradient.
         self._began: tuple[Array, Array] | None = None
@@ -71,7 +72,12 @@ class Everywhere(Rounds):
         l2 = self._problem.penalty.l2
         if moved and self._u is not None:
             self._samples.take(self._u)
-            self._gradient = -l2 * self.x
+            self._follows = float(l2[0])
+            self._steepest = 0.0
+            self._put_gap(1.0, 0.5 * self._follows * float(self.x @ self.x), self._hidden)
+            return
+        if self._u is not None:
+            self._gradient = -self._follows * self.x
         elif moved:
             self._balance()
             self._samples.residuals()

@@ -114,13 +114,13 @@ class Minimizer(AbstractContextManager["Minimizer"]):
         if not isinstance(problem.penalty, Separable):
             raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
         target = target_of(problem, tol)
-        if self._rounds is not None and self._rounds.smooth == _is_smooth(problem.penalty):
+        if self._rounds is not None and self._rounds.smooth == _is_smooth(problem):
             self._rounds.take_up(problem, target)
         else:
             start = starting_point(problem, warm_start if self._rounds is None else self._rounds.x)
             self._resources.close()
             samples = self._resources.enter_context(samples_of(problem, self._n_threads))
-            kind = Everywhere if _is_smooth(problem.penalty) else OnWorkingSet
+            kind = Everywhere if _is_smooth(problem) else OnWorkingSet
             self._rounds = kind(problem, start, target, samples)
         return run(
             self._rounds,
@@ -134,10 +134,17 @@ class Minimizer(AbstractContextManager["Minimizer"]):
         )
 
 
+def _is_smooth(problem: Problem) -> bool:
+    """Whether there is neither an L1 part nor a bound."""
+    return not _has_kinks(
+        problem.penalty, 1 if getattr(problem.regularizer, "is_uniform", False) else problem.n_features
+    )
+
+
 @jit
-def _is_smooth(reg: Separable) -> bool:
-    """Whether there is neither an L1 part nor a bound; where there is one, it is mostly an early feature that tells."""
-    for j in range(reg.l1.size):  # noqa: SIM110  Numba has no generator expressions
+def _has_kinks(reg: Separable, n_features: int) -> bool:
+    """Whether one of the first features has an L1 part or a bound."""
+    for j in range(n_features):  # noqa: SIM110  Numba has no generator expressions
         if reg.l1[j] > 0.0 or reg.lower[j] > -np.inf or reg.upper[j] < np.inf:
-            return False
-    return True
+            return True
+    return False
