@@ -16,6 +16,7 @@ from sklearn.preprocessing import scale
 
 import surestep as ss
 from surestep.estimators import ElasticNetCV, Lasso, LassoCV, LogisticRegressionCV
+from surestep.solvers._on_working_set import OnWorkingSet
 
 DIABETES = load_diabetes(return_X_y=True)
 CANCER = scale(load_breast_cancer().data)[:, :10], load_breast_cancer().target
@@ -105,6 +106,35 @@ def test_a_round_for_a_strength_is_nearly_always_enough(shape, density, fit_inte
     found = ss.path(problem, n_alphas=50, eps=0.01, tol=tol)
     assert all(status.success for status in found.statuses)
     assert sum(result.n_epochs for result in found.results) <= 1.25 * 50
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("shape", [ss.L1(1.0), ss.ElasticNet(1.0, 0.9), ss.L1(1.0) + ss.NonNegative()], ids=str)
+def test_where_the_next_strength_leads_is_foreseen(shape, fit_intercept, monkeypatch):
+    """It takes fewer steps, the model falls, its gradient follows, and the end is the same."""
+    rng, foresee, falls = np.random.default_rng(0), OnWorkingSet._foresee, []
+    X = rng.normal(size=(200, 600)) + 0.5 * rng.normal(size=(200, 1))
+    problem = ss.Problem(X, X[:, :150].sum(axis=1), regularizer=shape, fit_intercept=fit_intercept)
+
+    def watched(self, reg, x, g, matrix):
+        x0, g0 = x.copy(), g.copy()
+        foresee(self, reg, x, g, matrix)
+        np.testing.assert_allclose(g, g0 + matrix[:, : x.size] @ (x - x0), atol=1e-10)
+        assert np.all((reg.lower <= x) & (x <= reg.upper))
+        penalties = [np.sum(reg.l1 * np.abs(v) + 0.5 * reg.l2 * v * v) for v in (x0, x)]
+        falls.append(0.5 * (x - x0) @ (g0 + g) + penalties[1] - penalties[0])
+
+    monkeypatch.setattr(OnWorkingSet, "_foresee", watched)
+    alphas = problem.alpha_max() * np.array([0.3, *np.geomspace(0.2, 0.05, 40), 0.05])  # the last one twice
+    paths = [ss.path(problem, alphas, tol=1e-8)]
+    monkeypatch.setattr(OnWorkingSet, "_foresee", lambda *_: None)
+    paths.append(ss.path(problem, alphas, tol=1e-8))
+    assert max(falls) <= 0.0 > min(falls)
+    assert all(status.success for path in paths for status in path.statuses)
+    steps, without = (sum(result.n_steps for result in path.results) for path in paths)
+    assert steps < 0.9 * without
+    for one, other in zip(*(path.results for path in paths), strict=True):
+        assert one.objective == pytest.approx(other.objective, abs=2e-8 * problem.objective_at_zero)
 
 
 def test_a_path_that_ends_without_a_penalty():

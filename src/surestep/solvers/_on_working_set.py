@@ -53,6 +53,9 @@ _LEFT = 0.1
 # part of the objective, or those that join are only this part of W.
 _OF_SAMPLES, _WEAKER, _AT_LEAST, _ROUGHLY, _FEW_NEW = 0.25, 6.0, 2.0, 0.1, 0.1
 
+# The next minimiser of a path is foreseen for so many members of W, at least: updates of fewer take less.
+_FORESEEN = 100
+
 # Gaps are far from the target where they are so many times as large.
 _FAR = 1e3
 
@@ -113,9 +116,12 @@ class OnWorkingSet(Rounds):
         # For others: the gradient on W where the last model ended, if it was computed.
         self._last: Array | None = None
         self._behind = np.empty(0)
+        # On a path: strengths of the last two penalties, and where members were in the end.
+        self._ends: list[tuple[float, Array]] = []
         self._begin(problem, target, moved=True)
 
     def take_up(self, problem: Problem, target: float) -> None:
+        self._ends = [*self._ends[-1:], (self._problem.regularizer.alpha, self.x[self._members])]
         recertify(problem.penalty, problem.norms, self._gradient, self._is_member, self._seen, self._until)
         # One matrix serves all penalties that are to come.
         self._n_new, self._on_path, self._by_models, self._strength = 0, True, self._curved, math.inf
@@ -350,6 +356,8 @@ class OnWorkingSet(Rounds):
         self._rounded = self._rounded and self._is_near(reg, x, before)
         after, g = x.copy(), before.copy()
         matrix = self._samples.model_matrix(members) if self._rounded else self._samples.matrix(members)
+        if len(self._ends) == 2:
+            self._foresee(reg, after, g, matrix)
         self._descend_on(matrix, reg, after, g, enough)
         norms = problem.norms[members]
         self._farthest = max(self._farthest, float(np.maximum(np.abs(x), np.abs(after)) @ norms))
@@ -365,6 +373,26 @@ class OnWorkingSet(Rounds):
         change[: self._behind.size] += self._behind
         self._behind = change
         return after
+
+    def _foresee(self, reg: Separable, x: Array, g: Array, matrix: Array) -> None:
+        """Go on from the last strength as to it from the last but one, where that is down.
+
+        While nobody leaves zero or comes to it, the minimiser of a quadratic loss is linear in the strength of an L1
+        penalty. x and its gradient g are changed in place.
+        """
+        (first, x_first), (last, x_last) = self._ends
+        self._ends = self._ends[-1:]
+        n, step = x_first.size, self._problem.regularizer.alpha - last
+        if n < _FORESEEN or first == last:
+            return
+        to = x_last[:n] + step / (last - first) * (x_last[:n] - x_first)
+        stay = (x_first != 0.0) & (to * x_last[:n] > 0.0)
+        change = np.zeros(x.size)
+        change[:n][stay] = np.clip(to, reg.lower[:n], reg.upper[:n])[stay] - x[:n][stay]
+        image = matrix[:, : x.size] @ change
+        if float(change @ (g + 0.5 * image)) + penalty_change(reg, x, x + change) < 0.0:
+            x += change
+            g += image
 
     def _is_near(self, reg: Separable, x: Array, g: Array) -> bool:
         """Whether a matrix in single precision has served well the last time, if there was one."""
