@@ -25,7 +25,7 @@ from surestep.solvers._over_samples import OverSamples
 from surestep.solvers._prices import Price, RowCounts, dual_prices, pays
 from surestep.solvers._sampled import SampledGram
 from surestep.solvers._samples import Samples
-from surestep.solvers._short import Mean, minimise_on_short
+from surestep.solvers._short import Mean, Point, minimise_on_short
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -321,9 +321,10 @@ class LocalSamples(AbstractContextManager[Samples]):
             names, at, reg = members[features], x[features], reg.at(features)
         mean = Mean(*self._data, problem.design.columns, total, self._curved, least)
         curvature = np.maximum(problem.smoothness[names] + reg.l2, np.finfo(float).tiny)
-        shift, n_steps, caution = minimise_on_short(
-            mean, self._z.copy(), names, reg, curvature, at, caution, enough, near
-        )
+        if not self._u_is_slope:
+            self.residuals()
+        point = Point(self._z.copy(), self._u.copy(), self._r.copy())
+        shift, n_steps, caution = minimise_on_short(mean, point, names, reg, curvature, at, caution, enough, near)
         if problem.fit_intercept:
             after = x + shift
             after[features] = at

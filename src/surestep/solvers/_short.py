@@ -298,7 +298,7 @@ def _draw(
 
 def minimise_on_short(
     mean: Mean,
-    z: Array,
+    point: Point,
     names: Integers,
     reg: Separable,
     curvature: Array,
@@ -307,26 +307,29 @@ def minimise_on_short(
     enough: float,
     near: float,
 ) -> tuple[float, int, float]:
-    """Minimise on W, the lines of these names, until no coordinate gains more than ``enough``; x and z are changed.
+    """Minimise on W, the lines of these names, until no coordinate gains more than ``enough``.
 
-    Or until the duality gap on W is ``near``. Returns what the intercept has changed by, the steps, and the ``caution``
-    of the next model.
+    Or until the duality gap on W is ``near``. x and the point are changed in place. Returns what the intercept has
+    changed by, the steps, and the ``caution`` of the next model.
     """
-    point, shift, n_steps, strength, first = Point(z, np.zeros(z.size), np.zeros(z.size)), 0.0, 0, math.inf, 0.0
-    residuals(mean.loss, z, mean.y, mean.weights, point.u, point.r)
+    shift, n_steps, strength, first = 0.0, 0, math.inf, 0.0
     for _ in range(_ROUNDS):
         g, pool, largest, strength, first = _draw(mean, point, names, reg, curvature, x, strength, first)
         if largest <= enough:
             break
         if strength == 1.0 and largest <= 2.0 * near:
             tau, _, gap = penalty_terms(reg, x, g, np.arange(x.size))
-            if gap + loss_terms(mean.loss, z, point.u, mean.y, mean.weights, tau)[1] <= near:
+            if gap + loss_terms(mean.loss, point.z, point.u, mean.y, mean.weights, tau)[1] <= near:
                 break
-        part, at, wanted = reg.at(pool), x[pool], max(_ROUGH * largest, enough)
+        is_last = pool.size == x.size and strength == 1.0
+        places = slice(None) if pool.size == x.size else pool
+        part, at, wanted = reg.at(places), x[places], enough if is_last else max(_ROUGH * largest, enough)
         moved, done, caution = _minimise_on_pool(
-            mean, point, names[pool], part, strength, curvature[pool], at, g[pool], caution, wanted
+            mean, point, names[places], part, strength, curvature[places], at, g[places], caution, wanted
         )
-        x[pool] = at
+        x[places] = at
         shift += moved
         n_steps += done
+        if is_last:
+            break
     return shift, n_steps, caution
