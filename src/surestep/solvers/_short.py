@@ -219,7 +219,6 @@ def _minimise_on_pool(
     point: Point,
     names: Integers,
     reg: Any,
-    strength: float,
     curvature: Array,
     x: Array,
     g: Array,
@@ -232,7 +231,6 @@ def _minimise_on_pool(
     """
     loss, y, weights, lines, total, is_curved, least = mean
     z, u, r = point
-    reg = Separable(strength * reg.l1, strength * reg.l2, reg.lower, reg.upper)
     gains, d, shift, n_steps = np.empty(names.size), weights.copy(), 0.0, 0
     for _ in range(_ON_POOL):
         largest = _gains(mean, point, reg, x, g, curvature, gains)
@@ -288,12 +286,21 @@ def _draw(
     if strength == math.inf:
         strength = max(_strength_of_rest(reg, x, g) / _WEAKER, 1.0)
     while True:
-        present = Separable(strength * reg.l1, strength * reg.l2, reg.lower, reg.upper)
+        present = Separable(strength * reg.l1, strength * reg.l2, reg.lower.copy(), reg.upper.copy())
         largest = _gains(mean, point, present, x, g, curvature, gains)
         first = max(first, largest)
         if strength == 1.0 or largest > _ROUGH * first:
             return g, _nearest(present, curvature, x, g), largest, strength, first
         strength, first = max(strength / _WEAKER, 1.0), 0.0
+
+
+def _part(reg: Separable, places: Integers | slice, strength: float) -> Separable:
+    """Return the penalty of some coordinates, so many times as strong: in arrays of its own, as kernels make them.
+
+    Those that cannot be written to would have everything compiled for them, too.
+    """
+    part = Separable(*(np.array(array[places]) for array in reg))
+    return part._replace(l1=strength * part.l1, l2=strength * part.l2)
 
 
 def minimise_on_short(
@@ -323,9 +330,9 @@ def minimise_on_short(
                 break
         is_last = pool.size == x.size and strength == 1.0
         places = slice(None) if pool.size == x.size else pool
-        part, at, wanted = reg.at(places), x[places], enough if is_last else max(_ROUGH * largest, enough)
+        part, at, wanted = _part(reg, places, strength), x[places], enough if is_last else max(_ROUGH * largest, enough)
         moved, done, caution = _minimise_on_pool(
-            mean, point, names[places], part, strength, curvature[places], at, g[places], caution, wanted
+            mean, point, names[places], part, curvature[places], at, g[places], caution, wanted
         )
         x[places] = at
         shift += moved
