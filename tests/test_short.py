@@ -153,3 +153,17 @@ def test_short_columns_of_any_size(loss, size):
     result, plain = ss.minimize(scaled, tol=1e-9), ss.minimize(problem, tol=1e-9)
     assert result.status.success
     assert result.objective == pytest.approx(plain.objective, abs=1e-9 * problem.objective_at_zero)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_short_columns_far_from_zero_are_as_if_centred(loss):
+    """With an intercept: their means, a million times their deviations, are taken off before anything is multiplied."""
+    problem = short(5, loss, fraction=0.02, fit_intercept=True)
+    X, steps = problem.design.columns.values.T, []
+    for far in (0.0, 1e3, 1e6):
+        moved = ss.Problem(X + far, problem.y, loss, problem.regularizer, fit_intercept=True)
+        result = ss.minimize(moved, tol=1e-7)
+        assert result.status is ss.Status.CONVERGED
+        steps.append(result.n_steps)
+        assert result.objective == pytest.approx(ss.minimize(problem, tol=1e-9).objective, rel=1e-6)
+    assert max(steps) < 3 * steps[0]

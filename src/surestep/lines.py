@@ -119,16 +119,17 @@ def _(lines):
 
 @dot.register(Dense)
 def _(lines, j, v):
-    return _dense_dot(lines.values[j], v)
+    return dense_dot(lines.values[j], v)
 
 
 @dot_in_order.register(Dense)
 def _(lines, j, v):
-    return _dense_dot(lines.values[j], v)
+    return dense_dot(lines.values[j], v)
 
 
 @lean(fastmath=VECTORIZE)
-def _dense_dot(a: Any, v: Any) -> Any:
+def dense_dot(a: Any, v: Any) -> Any:
+    """Inner product of two arrays, in float64."""
     total = 0.0
     for i in range(a.size):
         total += a[i] * v[i]

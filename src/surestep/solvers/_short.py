@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import VECTORIZE, jit
+from surestep._jit import jit
 from surestep.bounds.tracker import EPS
-from surestep.lines import add
+from surestep.lines import add, dense_dot
 from surestep.regularizers import Separable, signed_distance
 from surestep.solvers._columns import dots
 from surestep.solvers._look import curvatures, loss_terms, penalty_terms, residuals, slope
@@ -45,6 +45,9 @@ _WEAKER, _ROUGH = 3.0, 0.01
 
 # Models of a round end when their coordinates promise this part of what they did; each is solved to that part of it.
 _PART, _ACCURACY = 0.1, 0.01
+
+# Curvature of a centred line, as a part of what it has by its mean, at least.
+_ROUNDING = 1e-13
 
 # How much less cautious a model is than the last one, if that was right.
 _COURAGE = 0.1
@@ -162,21 +165,14 @@ def _gains(mean: Mean, point: Point, reg: Any, x: Array, g: Array, curvature: Ar
     return max(gains_on(reg, x, g, curvature, False, out), excess * excess / mean.total)
 
 
-@jit(fastmath=VECTORIZE)
-def _dot(a: Array, v: Array) -> float:
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * v[i]
-    return total
-
-
 @jit
 def _model(
-    A: Array, d: Array, r: Array, total: float, matrix: Array, slopes: Array, sums: Array
+    A: Array, means: Array, d: Array, r: Array, total: float, matrix: Array, slopes: Array
 ) -> tuple[float, float]:
-    """Fill in the Gram matrix A diag(d) A^T of lines; centre it, and their slopes, where there is an intercept.
+    """Fill in the Gram matrix A diag(d) A^T of lines, and their slopes A r.
 
-    Returns <1, r> and <1, d>, without one 0 and infinite.
+    Where there is an intercept, which is kept at its best, lines are centred in place, and their ``means`` grow by what
+    is taken off. Returns <1, r> and <1, d>; without one 0 and infinite.
     """
     excess, bent, line = 0.0, math.inf, np.empty(d.size)
     if total < math.inf:
@@ -185,31 +181,32 @@ def _model(
             excess += r[i]
             bent += d[i]
     for k in range(slopes.size):
+        if total < math.inf:
+            mean = dense_dot(A[k], d) / bent
+            means[k] += mean
+            for i in range(d.size):
+                A[k, i] -= mean
+        slopes[k] = dense_dot(A[k], r)
         for i in range(d.size):
             line[i] = d[i] * A[k, i]
         for p in range(k + 1):
-            matrix[k, p] = _dot(line, A[p])
+            matrix[k, p] = matrix[p, k] = dense_dot(line, A[p])
         if total < math.inf:
-            sums[k] = _dot(A[k], d)
-            slopes[k] -= excess / bent * sums[k]
-            for p in range(k + 1):
-                matrix[k, p] -= sums[k] / bent * sums[p]
-        for p in range(k):
-            matrix[p, k] = matrix[k, p]
+            # Of a line that hardly varies nothing is left but rounding; more curvature than there is does no harm.
+            matrix[k, k] = max(matrix[k, k], _ROUNDING * bent * means[k] * means[k])
     return excess, bent
 
 
 @jit
-def _move(A: Array, after: Array, before: Array, excess: float, bent: float, sums: Array) -> tuple[Array, float]:
-    """Return where z goes with the coordinates of these lines, and the intercept, which is at its best."""
-    move = np.zeros(A.shape[1])
+def _move(A: Array, means: Array, after: Array, before: Array, excess: float, bent: float) -> tuple[Array, float]:
+    """Return where z goes with the coordinates of these lines and the best intercept, and what that changes by."""
+    move, b = np.zeros(A.shape[1]), -excess / bent
+    for i in range(move.size):
+        move[i] = b
     for k in range(after.size):
         if after[k] != before[k]:
             add_line(move, after[k] - before[k], A[k])
-            excess += sums[k] * (after[k] - before[k])
-    b = -excess / bent
-    for i in range(move.size):
-        move[i] += b
+            b -= means[k] * (after[k] - before[k])
     return move, b
 
 
@@ -238,7 +235,7 @@ def _minimise_on_pool(
             break
         places = _promising(x, gains, _LEAST * largest)
         m = places.size
-        A, matrix, slopes, sums = np.zeros((m, y.size)), np.empty((m, m)), np.empty(m), np.zeros(m)
+        A, matrix, slopes, means = np.zeros((m, y.size)), np.empty((m, m)), np.empty(m), np.zeros(m)
         for k in range(m):
             add(lines, names[places[k]], 1.0, A[k])
         part = Separable(reg.l1[places], reg.l2[places], reg.lower[places], reg.upper[places])
@@ -247,21 +244,21 @@ def _minimise_on_pool(
                 residuals(loss, z, y, weights, u, r)
             wanted = max(_ACCURACY * largest, enough)
             at = x[places]
-            for k in range(m):
-                slopes[k] = _dot(A[k], r)
             if is_curved:
+                for k in range(m):
+                    slopes[k] = dense_dot(A[k], r)
                 here = gains_on(part, at, slopes, curvature[places], False, np.empty(m))
                 if model > 0 and here <= max(_PART * largest, enough):
                     break
                 curvatures(loss, z, y, weights, least, caution, 0.0, d)
                 wanted = max(_ACCURACY * here, 0.1 * enough)
-            excess, bent = _model(A, d, r, total, matrix, slopes, sums)
+            excess, bent = _model(A, means, d, r, total, matrix, slopes)
             before = at.copy()
             n_steps += solve_at_once(part, at, slopes, matrix, wanted, is_curved)
-            move, b = _move(A, at, before, excess, bent, sums)
+            move, b = _move(A, means, at, before, excess, bent)
             t, more = 1.0, penalty_change(part, before, at)
             if is_curved:
-                t = _step_along(mean, z, move, _dot(r, move) + more, more)
+                t = _step_along(mean, z, move, dense_dot(r, move) + more, more)
                 caution = _COURAGE * caution if t == 1.0 else 1.0
             if t == 0.0:
                 break
