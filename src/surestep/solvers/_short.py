@@ -274,9 +274,9 @@ def _minimise_on_pool(
 def _draw(
     mean: Mean, point: Point, names: Integers, reg: Any, curvature: Array, x: Array, strength: float, first: float
 ) -> tuple[Array, Integers, float, float, float]:
-    """Return the gradient on W, a pool, and the largest gain of a coordinate, first under this penalty and now.
+    """Return the gradient on W, a pool, the largest gain, the strength of the penalty, and the first gain under it.
 
-    The penalty is weakened, to so many times the ``strength`` of that asked for, until coordinates do gain.
+    The penalty, so many times as strong as that asked for, is weakened until coordinates do gain, or it is that.
     """
     g, gains, largest = np.empty(names.size), np.empty(names.size), 0.0
     dots(mean.lines, names, point.r, g)
