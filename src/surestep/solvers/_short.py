@@ -283,6 +283,7 @@ def _draw(
     if strength == math.inf:
         strength = max(_strength_of_rest(reg, x, g) / _WEAKER, 1.0)
     while True:
+        # In arrays of its own, as in `_part`.
         present = Separable(strength * reg.l1, strength * reg.l2, reg.lower.copy(), reg.upper.copy())
         largest = _gains(mean, point, present, x, g, curvature, gains)
         first = max(first, largest)
