@@ -170,6 +170,18 @@ def test_a_path_in_partitions(loss, n_parts, near):
         np.testing.assert_array_equal(many.coefs, one.coefs)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_dual_in_one_partition(fit_intercept, near):
+    X = scipy.sparse.random_array((600, 3000), density=0.01, format="csr", rng=0)
+    y = np.where(X @ np.random.default_rng(1).standard_normal(3000) > 0.0, 1.0, -1.0)
+    local, parted = pair(ss.Problem(X, y, "logistic", ss.L2(0.01), fit_intercept=fit_intercept), 1, near)
+    one, two = ss.minimize(local, tol=1e-8), ss.minimize(parted, tol=1e-8)
+    assert one.trace["steps"][1] >= 2 * 600  # sweeps over the samples, not steps of Newton's method
+    assert one.status is two.status is ss.Status.CONVERGED
+    assert one.n_steps == two.n_steps
+    np.testing.assert_allclose(two.coef, one.coef, rtol=1e-9, atol=1e-12)
+
+
 def test_wide_data_without_kinks_by_conjugate_gradients(near):
     local, parted = pair(lasso(loss="logistic").with_regularizer(ss.L2(0.01)), 3, near)
     one, many = ss.minimize(local, tol=1e-12), ss.minimize(parted, tol=1e-12)

@@ -50,6 +50,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         self._curved = not isinstance(problem.loss, losses.Squared)
         self._gram = Gram(self)
 
+    def __enter__(self) -> Samples:
+        return self  # so that mypy sees whether it has all of the protocol
+
     def __exit__(self, *_: object) -> None:
         self._partitions.forget(self._fit)
 
@@ -180,9 +183,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
 
     def minimise_by_dual(
         self, l2: float, b: float, enough: float, max_sweeps: float
-    ) -> tuple[Array, Array, int, float]:
-        x, u, n_sweeps, gap = self._ask("minimise_by_dual", l2, b, enough, max_sweeps)
-        return np.asarray(x), np.asarray(u), n_sweeps, gap
+    ) -> tuple[Array, Array, int, float, float]:
+        x, u, n_sweeps, gap, hidden = self._ask("minimise_by_dual", l2, b, enough, max_sweeps)
+        return np.asarray(x), np.asarray(u), n_sweeps, gap, hidden
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         return np.asarray(self._ask("minimise_over_samples", l2, enough))

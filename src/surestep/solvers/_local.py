@@ -66,6 +66,9 @@ class LocalSamples(AbstractContextManager[Samples]):
         # Where the last descent by columns went, who moved, how far, and z with them: it is asked for next.
         self._went: tuple[Integers, Array, Array] | None = None
 
+    def __enter__(self) -> Samples:
+        return self  # so that mypy sees whether it has all of the protocol
+
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
