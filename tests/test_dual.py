@@ -96,7 +96,7 @@ def test_fits_with_and_without_it_end_alike(loss, sparse, fit_intercept, monkeyp
     problem = problem_of(loss, fit_intercept, n=50, d=80, sparse=sparse, weighted=True)
     found = {}
     for n_sweeps in (0.0, 100.0, 3.0):  # none, as many as it takes, and too few: Newton's method goes on
-        monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda _, n=n_sweeps: n)
+        monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda *_, n=n_sweeps: n)
         found[n_sweeps] = result = ss.minimize(problem, tol=1e-10)
         assert result.status is ss.Status.CONVERGED, result.message
         gap = max(result.gap, found[0.0].gap)
@@ -111,8 +111,10 @@ def test_it_is_tried_where_it_should_win_and_only_there(monkeypatch):
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((5000, 20_000), density=0.002, format="csr", rng=rng)
     y = np.where(X @ rng.standard_normal(20_000) > 0.0, 1.0, -1.0)
-    ss.minimize(ss.Problem(X, y, "logistic", ss.L2(1e-4)), tol=1e-4)
+    problem = ss.Problem(X, y, "logistic", ss.L2(1e-4))
+    ss.minimize(problem, tol=1e-4)
     assert tried.called
+    assert "column_lengths" not in vars(problem.design)  # what a matrix costs at least is enough to see that
     tried.reset_mock()
     weights = rng.random(20_000)
     ss.minimize(ss.Problem(X, y, "logistic", ss.L2(1e-4, weights=weights)), tol=1e-4)  # not the same for all
@@ -122,7 +124,7 @@ def test_it_is_tried_where_it_should_win_and_only_there(monkeypatch):
 
 
 def test_a_path_goes_on_from_its_samples(monkeypatch):
-    monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda _: 100.0)
+    monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda *_: 100.0)
     problem = problem_of("logistic", fit_intercept=True)
     path = ss.path(problem, alphas=[0.5, 0.1, 0.02], tol=1e-9)
     for alpha, result in zip(path.alphas, path.results, strict=True):
@@ -144,7 +146,7 @@ def test_problems_given_by_rows_need_no_columns(loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_gap_of_a_dual_point_bounds_the_objective(loss, monkeypatch):
-    monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda _: 1000.0)
+    monkeypatch.setattr(_smooth.Newton, "_sweeps_that_may_pay", lambda *_: 1000.0)
     problem = problem_of(loss, weighted=True)
     least = ss.minimize(problem, tol=1e-13)
     for tol in 10.0 ** -np.arange(1, 11):

@@ -171,9 +171,9 @@ class PartitionedSamples(AbstractContextManager[Samples]):
         after, n_steps, caution = self._ask("minimise_on", reg, members, x, least, caution, enough, near)
         return np.asarray(after), n_steps, caution
 
-    def prices(self, matrix: str) -> tuple[float, float]:
+    def prices(self, matrix: str, exactly: bool) -> tuple[float, float]:
         if self.whole:
-            of_product, of_matrix = self._ask("prices", matrix)
+            of_product, of_matrix = self._ask("prices", matrix, exactly)
             return of_product, of_matrix
         return math.inf, 0.0  # a product is an exchange with all workers
 

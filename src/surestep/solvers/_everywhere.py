@@ -51,7 +51,7 @@ class Everywhere(Rounds):
         self._begin(problem, target, moved=False)
 
     def _working_set(self) -> tuple[int, bool]:
-        return 0, self._newton.way == "features"
+        return 0, self._newton.is_by_features
 
     # --- Where we stand
 
@@ -114,7 +114,7 @@ class Everywhere(Rounds):
         if self._began is not None:
             before, gradient = self._began
             samples.learn(x - before, self._gradient - gradient)
-        by_matrix = newton.way == "features"
+        by_matrix = newton.is_by_features
         self._began = (x.copy(), self._gradient) if by_matrix else None
         samples.bend(_LEAST_CURVATURE, slack=_SLACK if by_matrix else 0.0)
         c = self._gradient + l2 * x

@@ -243,7 +243,7 @@ class LocalSamples(AbstractContextManager[Samples]):
     def is_dear(self) -> bool:
         if not (self._is_even and self._sampled.serves(self._problem.n_features)):
             return False
-        price = self._price("features")
+        price = self._price("features", exactly=True)
         return price.products > _STEPS * price.product
 
     @cached_property
@@ -334,8 +334,8 @@ class LocalSamples(AbstractContextManager[Samples]):
             return after, n_steps, caution
         return at, n_steps, caution
 
-    def prices(self, matrix: str) -> tuple[float, float]:
-        price, n = self._price(matrix), self._problem.n_coordinates
+    def prices(self, matrix: str, exactly: bool) -> tuple[float, float]:
+        price, n = self._price(matrix, exactly), self._problem.n_coordinates
         if matrix == "features" and self._is_sampled(n):
             part = self._sampled.part(n)
             # Each time with two steps, which would not be without it.
@@ -344,13 +344,15 @@ class LocalSamples(AbstractContextManager[Samples]):
         vectors = 10.0 * n  # those of conjugate gradients
         return price.product + vectors, price.of_factors
 
-    def _price(self, matrix: str) -> Price:
-        design = self._problem.design
-        if matrix != "samples":
-            return Price.of(design.n_features, design.row_lengths, not design.is_sparse)
-        price = Price.of(design.n_samples, design.column_lengths, not design.is_sparse)
+    def _price(self, matrix: str, exactly: bool) -> Price:
+        design, dense = self._problem.design, not self._problem.design.is_sparse
+        sizes = design.shape if matrix == "samples" else design.shape[::-1]
+        if exactly and not dense:
+            price = Price.of(sizes[0], design.column_lengths if matrix == "samples" else design.row_lengths, dense)
+        else:
+            price = Price.at_least(*sizes, design.nnz, dense)
         # Dense ones are the factors of K as they are, and BLAS takes half the time where both are the same.
-        return price if design.is_sparse else price._replace(entries=0.0, products=0.5 * price.products)
+        return price._replace(entries=0.0, products=0.5 * price.products) if dense and matrix == "samples" else price
 
     def dual_prices(self) -> tuple[float, float, float]:
         design = self._problem.design

@@ -84,10 +84,18 @@ class Price(NamedTuple):
     @classmethod
     def of(cls, n: int, across: Array | Integers, dense: bool) -> Price:
         """Return that of n lines, which have so many entries at each place."""
-        per_entry, to_gather, per_product = (0.5, 2.0, 0.04) if dense else (2.0, 12.0, 0.6)
         counts = across.astype(float)
-        n_entries = float(np.sum(counts))
-        return cls(per_entry * n_entries / n + 50.0, to_gather * n_entries, per_product * float(counts @ counts), n)
+        return cls._of_sums(n, float(np.sum(counts)), float(counts @ counts), dense)
+
+    @classmethod
+    def at_least(cls, n: int, length: int, n_entries: int, dense: bool) -> Price:
+        """Return what n lines of a length cost at least: what they would with as many entries at each place."""
+        return cls._of_sums(n, n_entries, n_entries**2 / length, dense)
+
+    @classmethod
+    def _of_sums(cls, n: int, n_entries: float, n_products: float, dense: bool) -> Price:
+        per_entry, to_gather, per_product = (0.5, 2.0, 0.04) if dense else (2.0, 12.0, 0.6)
+        return cls(per_entry * n_entries / n + 50.0, to_gather * n_entries, per_product * n_products, n)
 
     @property
     def product(self) -> float:

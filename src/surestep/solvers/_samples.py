@@ -109,8 +109,11 @@ class Samples(Protocol):
     ) -> tuple[Array, int, float]:
         """See `minimise_on_short`; return where, the steps, and the caution of the next model."""
 
-    def prices(self, matrix: str) -> tuple[float, float]:
-        """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples"."""
+    def prices(self, matrix: str, exactly: bool) -> tuple[float, float]:
+        """Nanoseconds of `curved`, and of the matrix for a direct solve over the "features" or the "samples".
+
+        The latter at least, unless ``exactly``: to count entries across the lines that are there takes a while.
+        """
 
     def dual_prices(self) -> tuple[float, float, float]:
         """See `_prices.dual_prices`, where the rows are whole; and sum_i s_i |a_i|^2, by which sweeps are many."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,24 +92,43 @@ class Newton:
             self._matrix = "samples"
         else:
             self._matrix = ""
-        self._of_product, of_matrix = samples.prices(self._matrix)
-        self._of_matrix = of_matrix if self._matrix else math.inf
+        self._of_product, at_least = samples.prices(self._matrix, False)
+        vars(self).pop("_of_matrix", None)
         if self.n_sweeps > 0.0:
-            self.n_sweeps = self._sweeps_that_may_pay()
+            self.n_sweeps = self._sweeps_that_may_pay(at_least if self._matrix else math.inf)
 
-    def _sweeps_that_may_pay(self) -> float:
-        """Return how many sweeps of dual coordinate descent may be tried; none where Newton's method should win."""
+    @cached_property
+    def _of_matrix(self) -> float:
+        """Nanoseconds of the matrix, infinite where there is none."""
+        return self._samples.prices(self._matrix, True)[1] if self._matrix else math.inf
+
+    def _sweeps_that_may_pay(self, at_least: float) -> float:
+        """Return how many sweeps of dual coordinate descent may be tried; none where Newton's method should win.
+
+        If they pay for what the matrix costs ``at_least``, the matrix need not be priced.
+        """
         problem, samples = self._problem, self._samples
         l2, curved = problem.penalty.l2[: problem.n_features], not isinstance(problem.loss, losses.Squared)
         if not (samples.whole and l2[0] > 0.0 and np.all(l2 == l2[0])):
             return 0.0
         of_sweep, of_rows, square = samples.dual_prices()
         size = losses.smoothness(problem.loss) * square / (problem.n_samples * float(l2[0]))
-        by_products = _PRODUCTS[curved] * size**_POWER * self._of_product
-        by_matrices = (1 if self._matrix == "samples" else _MATRICES[curved]) * self._of_matrix  # K serves all steps
-        by_newton = min(by_matrices, by_products) + _PER_SAMPLE[curved] * problem.n_samples
-        affordable = (by_newton - of_rows - _SET_UP) / of_sweep
-        return affordable + _TRIED if affordable >= _FEWEST_SWEEPS else 0.0
+        by_products = float(_PRODUCTS[curved] * size**_POWER * self._of_product)
+        n_matrices = 1 if self._matrix == "samples" else _MATRICES[curved]  # K serves all steps
+
+        def affordable(of_matrix: float) -> float:
+            by_newton = min(n_matrices * of_matrix, by_products) + _PER_SAMPLE[curved] * problem.n_samples
+            return (by_newton - of_rows - _SET_UP) / of_sweep
+
+        found = affordable(at_least)
+        if found < _FEWEST_SWEEPS <= affordable(math.inf):
+            found = affordable(self._of_matrix)
+        return found + _TRIED if found >= _FEWEST_SWEEPS else 0.0
+
+    @property
+    def is_by_features(self) -> bool:
+        """Whether the next step is found over the features."""
+        return self._matrix == "features" and self.way == "features"
 
     @property
     def way(self) -> str:
