@@ -31,8 +31,14 @@ DATA = {
 LAYOUTS = {"rows": (sp.csr_array, np.ascontiguousarray), "columns": (sp.csc_array, np.asfortranarray)}
 PARTS = ("data", "indices", "indptr")
 TASKS = ("lasso", "logistic L1", "ridge")
-# One thread; and arrays from the system directly, so that a second fit finds nothing that the first has left.
-SETTINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+# One thread; and arrays from the system directly, so that a second fit finds nothing that the first has left, in pages
+# of 4 kB: where the system has such of 2 MB, it rounds every large array up to these, by some MB in all.
+SETTINGS = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "NUMPY_MADVISE_HUGEPAGE": "0",
+}
 
 
 def strength(task: str, X: Any, y: Any) -> float:

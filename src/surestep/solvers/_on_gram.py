@@ -335,7 +335,8 @@ def _centred(matrix: Array, k: int) -> Array:
     """
     n = matrix.shape[0]
     line = matrix[k, :n]
-    out = matrix[:, :n] - np.outer(line / line[k], line)
+    out = np.outer(line / -line[k], line)
+    out += matrix[:, :n]  # no third matrix of this size
     # Of a column that hardly varies nothing is left but rounding; more curvature than there is does no harm.
     np.fill_diagonal(out, np.maximum(np.diagonal(out), _LEAST * np.diagonal(matrix)))
     out[k], out[:, k], out[k, k] = 0.0, 0.0, line[k]
