@@ -58,14 +58,15 @@ class State(NamedTuple):
 def _root(loss: Any, z: float, y: float, u: float, slope: float, c: float) -> tuple[float, float]:
     """Root t of t + c loss'(t) = z + c u, and loss'(t), given the slope loss'(z).
 
-    By Newton's method, in a bracket that is there because loss' rises; no further than rounding lets it be seen, or a
-    step on a long row with a weak penalty, whose c is large, could end anywhere in the bracket.
+    By Newton's method, in a bracket that is there because loss' rises, which is halved where steps do not become half
+    as long: where c is large they may go to and fro between the ends of a logistic curve. No further than rounding lets
+    it be seen, or a step on a long row with a weak penalty could end anywhere in the bracket.
     """
     excess = c * (slope - u)
     low, high = z - max(excess, 0.0), z - min(excess, 0.0)
     t, next_t = z, z - excess / (1.0 + c * losses.second_derivative(loss, z, y))
     for _ in range(_MOST_STEPS):
-        t = next_t
+        last, t = next_t - t, next_t
         slope = losses.derivative(loss, t, y)
         left = t - z + c * (slope - u)
         rounding = EPS * (abs(t) + abs(z) + c * (abs(t) + abs(y) + abs(u)))
@@ -76,7 +77,7 @@ def _root(loss: Any, z: float, y: float, u: float, slope: float, c: float) -> tu
         else:
             low = t
         next_t = t - left / (1.0 + c * losses.second_derivative(loss, t, y))
-        if not low < next_t < high:
+        if not (low < next_t < high and abs(next_t - t) <= 0.5 * abs(last)):
             next_t = 0.5 * (low + high)
     return t, slope
 
