@@ -184,8 +184,8 @@ class PartitionedSamples(AbstractContextManager[Samples]):
     def minimise_by_dual(
         self, l2: float, b: float, enough: float, max_sweeps: float
     ) -> tuple[Array, Array, int, float, float]:
-        x, u, n_sweeps, gap, hidden = self._ask("minimise_by_dual", l2, b, enough, max_sweeps)
-        return np.asarray(x), np.asarray(u), n_sweeps, gap, hidden
+        x, u, n_steps, gap, hidden = self._ask("minimise_by_dual", l2, b, enough, max_sweeps)
+        return np.asarray(x), np.asarray(u), n_steps, gap, hidden
 
     def minimise_over_samples(self, l2: Array, enough: float) -> Array:
         return np.asarray(self._ask("minimise_over_samples", l2, enough))

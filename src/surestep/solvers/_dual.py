@@ -148,12 +148,16 @@ class Dual:
         return 0.5 * self._l2 * (8.0 * EPS * self._lost) ** 2
 
     def minimise(self, l2: float, enough: float, max_sweeps: float) -> tuple[Array, Array, int, float]:
-        """Return x, u, the number of sweeps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
+        """Return x, u, the number of steps, and what the gap seems to be: at most ``enough``, or sweeps do not pay.
 
         That is when, at the pace so far, those that are left would not get there. x and u are the state of the next
         time, and not to be changed.
+
+        Before the first sweep goes one over half of the samples, where these are sparse: what it finds out helps the
+        others at once, and them when it is their turn again. That saves half a sweep to one of five, on dense ones
+        nothing (measured).
         """
-        problem, (x, u, _, squares) = self._problem, self._state
+        problem, (x, u, _, squares), n, begins = self._problem, self._state, self._problem.n_samples, self._l2 == 0.0
         if l2 != self._l2:
             ratio = self._l2 / l2  # x follows from u
             x[: problem.n_features] *= ratio
@@ -165,10 +169,19 @@ class Dual:
             l2_intercept = l2 / mean if mean > 0.0 else 1.0
             around = x[-1] + float(problem.weights @ u) / l2_intercept
         data = problem.loss, problem.y, problem.weights, self._norms
-        gaps, n_before = self._gaps, len(self._gaps)
+        gaps, n_before, n_steps = self._gaps, len(self._gaps), 0
+
+        def sweep(order: Integers) -> float:
+            nonlocal n_steps
+            seen = float(_sweep(self._rows, *data, order, l2, l2_intercept, self._state))
+            self._lost += order.size * math.sqrt(squares[1])
+            n_steps += order.size
+            return seen
+
+        if begins and problem.design.is_sparse:
+            sweep(self._order()[: n // 2])
         while len(gaps) - n_before < max_sweeps:
-            gaps.append(_sweep(self._rows, *data, self._order(), l2, l2_intercept, self._state))
-            self._lost += problem.n_samples * math.sqrt(squares[1])
+            gaps.append(sweep(self._order()))
             if problem.fit_intercept:  # u stays, and the middle of its penalty comes to where it is
                 around, x[-1] = x[-1], 2.0 * x[-1] - around
             gap, n_watched = gaps[-1], len(gaps) - _FIRST
@@ -182,7 +195,7 @@ class Dual:
                 pace = (gaps[-1] / gaps[_FIRST - 1]) ** (1.0 / n_watched)
                 if gap * pace ** (max_sweeps - len(gaps) + n_before) > enough:
                     break
-        return x, u, len(gaps) - n_before, gap
+        return x, u, n_steps, gap
 
     def _order(self) -> Integers:
         """Return the samples in a random order, in which some neighbours stay together: these are read faster.

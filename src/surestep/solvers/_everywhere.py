@@ -150,12 +150,13 @@ class Everywhere(Rounds):
         enough = _NEAR * self._target * min(self._dual_gap / self._gap.gap, 1.0)
         b = float(self.x[-1]) if problem.fit_intercept else 0.0
         l2 = float(problem.penalty.l2[0])
-        after, u, n_done, self._dual_gap, self._hidden = self._samples.minimise_by_dual(l2, b, enough, newton.n_sweeps)
-        newton.n_sweeps = newton.n_sweeps - n_done if self._dual_gap <= enough else 0.0
+        after, u, n_steps, self._dual_gap, self._hidden = self._samples.minimise_by_dual(l2, b, enough, newton.n_sweeps)
+        n_sweeps = n_steps / problem.n_samples
+        newton.n_sweeps = newton.n_sweeps - n_sweeps if self._dual_gap <= enough else 0.0
         # With an intercept u would have to add up to nothing.
         self._u = u if newton.n_sweeps > 0.0 and not problem.fit_intercept else None
-        self.n_steps += n_done * problem.n_samples
-        self._n_read += 2 * n_done * self._n_entries
+        self.n_steps += n_steps
+        self._n_read += round(2 * n_sweeps * self._n_entries)
         if newton.n_sweeps > 0.0 or problem.objective(after) < self._gap.objective:
             self.x[:] = after
             self._samples.restart(self.x)
