@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import surestep as ss
 from surestep.regularizers import Separable
-from surestep.solvers import _columns, _copies, _gram, _on_gram
+from surestep.solvers import _columns, _copies, _gram, _on_gram, _sparse_products
 from surestep.solvers._gram import Gram, Products, WholeProducts
 from surestep.solvers._local import LocalSamples
 from surestep.solvers._prices import Price
@@ -37,6 +37,7 @@ def square(gram, members):
     st.sampled_from([0, 3, 8]),
     st.sampled_from([0, 60, 1000]),
 )
+@example(0, False, True, [6, 1, 1, 6], 5, 3, 0)  # dense columns are kept next to each other, until W has most of them
 def test_gram_matrix_is_extended_and_reweighed(seed, sparse, intercept, sizes, n_rows, n_few, n_kept):
     """Some rows at a time, few new columns one by one; rows of W are gathered anew, kept for a while, or for good."""
     A, problem = design(seed, 17, 24, sparse, intercept)
@@ -148,10 +149,11 @@ def test_a_column_that_does_not_vary_has_curvature():
 
 def test_gram_products_of_some_lines_at_a_time(monkeypatch):
     A, problem = design(3, 400, 20, True, False)
-    monkeypatch.setattr(_gram, "CACHED", 50)
+    monkeypatch.setattr(_sparse_products, "CACHED", 50)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(A, axis=1))]).astype(np.uint64)
-    rows = _gram.Rows(starts, starts[:-1], np.nonzero(A)[1].astype(np.uint32), A[A != 0.0])
-    for kernel in (_gram._add_products, getattr(_gram._add_products, "py_func", _gram._add_products)):
+    rows = _sparse_products.Rows(starts, starts[:-1], np.nonzero(A)[1].astype(np.uint32), A[A != 0.0])
+    compiled = _sparse_products.add_products
+    for kernel in (compiled, getattr(compiled, "py_func", compiled)):
         matrix = np.zeros((20, 20))
         kernel(rows, problem.weights, 0, matrix)
         np.testing.assert_allclose(np.tril(matrix), np.tril(A.T @ A / 400), atol=1e-13)
@@ -269,6 +271,14 @@ def test_a_copy_of_dense_columns_grows_and_is_single_where_they_fit(dtype):
             lines = copy.of(members[:n])
             assert lines.values.dtype == kind
             np.testing.assert_array_equal(lines.values.T, A[:, members[:n]].astype(kind))
+
+
+@given(st.permutations(range(9)), st.lists(st.integers(0, 9), max_size=5))
+def test_gathered_columns_grow(members, sizes):
+    A = np.random.default_rng(0).normal(size=(30, 8))
+    with_ones, gathered = np.column_stack([A, np.ones(30)]), _copies.Gathered(ss.Problem(A, np.ones(30)).columns)
+    for n in sorted(sizes):
+        np.testing.assert_array_equal(gathered.of(np.array(members[:n], int)).values.T, with_ones[:, members[:n]])
 
 
 @pytest.mark.parametrize("size", [1e-130, 1e-25, 1.0, 1e25, 1e130])

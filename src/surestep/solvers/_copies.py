@@ -94,6 +94,30 @@ class DenseCopy:
         return bool(_copy_dense(self._columns, members, self._rows, means, out))
 
 
+class Gathered:
+    """Dense columns of W next to each other, as they are; extended as members join W.
+
+    A member beyond the columns is the intercept, whose column has ones.
+    """
+
+    fits = centred = False  # see `DenseCopy`
+
+    def __init__(self, columns: Dense) -> None:
+        self._columns, self._n = columns.values, 0
+        self._values = np.empty((0, columns.values.shape[1]))
+
+    def of(self, members: Integers) -> Dense:
+        """Return the columns of these members, those of the last time first."""
+        n, new = members.size, members[self._n :]
+        if n > self._values.shape[0]:
+            self._values = _extended(self._values[: self._n], min(2 * n, self._columns.shape[0] + 1))
+        is_column = new < self._columns.shape[0]
+        joining = self._values[self._n : n]
+        joining[is_column], joining[~is_column] = self._columns[new[is_column]], 1.0
+        self._n = n
+        return Dense(self._values[:n])
+
+
 @jit(fastmath=VECTORIZE)
 def _find_means(columns: Any, members: Integers, rows: Integers, means: Array) -> None:
     """Compute the means of some columns, of these ``rows`` if there are any; not of the intercept."""

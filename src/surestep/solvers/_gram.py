@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surestep._jit import inlined, jit
-from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, entry, n_entries, transposed_product
-from surestep.solvers._copies import DenseCopy
+from surestep._jit import jit
+from surestep.lines import Dense, Lines, Sparse, WithIntercept, add, transposed_product
+from surestep.solvers._copies import DenseCopy, Gathered
+from surestep.solvers._sparse_products import CACHED, Rows, add_by_columns, add_products, count_entries, fill
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Samples that a product of dense columns takes at a time, at least, and that make single precision worth while; entries
-# that stay in the cache.
-FEWEST_SAMPLES, CACHED = 256, 2**18
+# Samples that a product of dense columns takes at a time, at least, and that make single precision worth while.
+FEWEST_SAMPLES = 256
 
 # So few sparse columns are multiplied with all of W as columns: to gather W by rows takes as long.
 _FEW = 12
+
+# Where fewer than this part of W join it, its dense columns are kept next to each other for the next ones that do.
+_FEW_NEW = 4
 
 # Parts in which products of sparse columns take the rows, at most, and rows in a part, at least.
 _PARTS, _FEWEST_ROWS = 8, 1024
@@ -34,138 +37,6 @@ _TILE = 32
 # What rounding to single precision may take from the diagonal, as a part of it, is added: a matrix that nearly is not
 # positive must not become one that is not.
 _RIDGE = 1e-5
-
-
-class Rows(NamedTuple):
-    """Some rows of A restricted to W: row i has ``values[starts[i]:starts[i + 1]]`` at rising ``places`` in W.
-
-    Those of new members from ``begin[i]`` on, in rows that have a weight.
-    """
-
-    starts: NDArray[np.uint64]
-    begin: NDArray[np.uint64]
-    places: NDArray[np.uint32]
-    values: Array
-
-
-@jit
-def count_entries(columns: Any, members: Integers, counts: NDArray[np.uint64]) -> None:
-    """Add the entries of some columns to the counts of their rows."""
-    for t in range(members.size):
-        for k in range(n_entries(columns, members[t])):
-            row, _ = entry(columns, members[t], k)
-            counts[row] += np.uint64(1)
-
-
-@jit
-def _fill(columns: Any, members: Integers, row: int, cursors: NDArray[np.uint64], rows: Rows) -> None:
-    """Fill in the rows from ``row`` on, which begin at the ``cursors`` in the columns of W; these move to their end.
-
-    Rows for which there is no room are left out.
-    """
-    one, first, stop = np.uint64(1), np.uint64(row), np.uint64(row + rows.begin.size)
-    filled = rows.starts.copy()
-    for p in range(members.size):
-        k, end = cursors[p], n_entries(columns, members[p])
-        while k < end:
-            at, value = entry(columns, members[p], k)
-            if at >= stop:
-                break
-            i = at - first
-            to = filled[i]
-            if to < rows.starts[i + one]:
-                rows.places[to], rows.values[to] = np.uint32(p), value
-                filled[i] = to + one
-            k += one
-        cursors[p] = k
-
-
-@jit
-def _add_products(rows: Rows, weights: Array, first: int, lines: Array) -> None:
-    """Add d_i a_i a_i^T of some rows to the lines of G from ``first`` on, those of new members, below the diagonal.
-
-    As many lines at a time as stay in the cache, and four of them in one go over the row: how long a go is cannot be
-    foreseen, which takes as long as ten products.
-    """
-    _, _, places, values = rows
-    at, before, until = rows.begin.copy(), np.uint32(first), 0
-    size = max(1, CACHED // (first + lines.shape[0]))
-    one, three, four = np.uint64(1), np.uint64(3), np.uint64(4)
-    while until < lines.shape[0]:
-        until = min(until + size, lines.shape[0])
-        stop = np.uint32(first + until)
-        for i in range(weights.size):
-            if weights[i] == 0.0:
-                continue
-            start, k, end = rows.starts[i], at[i], rows.starts[i + 1]
-            while k + three < end and places[k + three] < stop:
-                _add_to_four(places, values, start, k, weights[i], before, lines)
-                k += four
-            while k < end and places[k] < stop:
-                _add_to_line(places, values, start, k, weights[i], before, lines)
-                k += one
-            at[i] = k
-
-
-@inlined
-def _add_to_line(places: Any, values: Any, start: Any, k: Any, weight: Any, before: Any, lines: Any) -> None:
-    """Add the products of an entry of a row with those from ``start`` on up to itself."""
-    line, scaled = lines[places[k] - before], weight * values[k]
-    for m in range(start, k + np.uint64(1)):
-        line[places[m]] += scaled * values[m]
-
-
-@inlined
-def _add_to_four(places: Any, values: Any, start: Any, k: Any, weight: Any, before: Any, lines: Any) -> None:
-    """Add the products of four entries of a row with those from ``start`` on up to themselves."""
-    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
-    p, q, r, s = places[k], places[k + one], places[k + two], places[k + three]
-    at_p, at_q, at_r, at_s = values[k], values[k + one], values[k + two], values[k + three]
-    of_p, of_q, of_r, of_s = weight * at_p, weight * at_q, weight * at_r, weight * at_s
-    line_p, line_q, line_r, line_s = lines[p - before], lines[q - before], lines[r - before], lines[s - before]
-    for m in range(start, k):
-        place, value = places[m], values[m]
-        line_p[place] += of_p * value
-        line_q[place] += of_q * value
-        line_r[place] += of_r * value
-        line_s[place] += of_s * value
-    line_p[p] += of_p * at_p
-    line_q[p] += of_q * at_p
-    line_r[p] += of_r * at_p
-    line_s[p] += of_s * at_p
-    line_q[q] += of_q * at_q
-    line_r[q] += of_r * at_q
-    line_s[q] += of_s * at_q
-    line_r[r] += of_r * at_r
-    line_s[r] += of_s * at_r
-    line_s[s] += of_s * at_s
-
-
-@jit
-def _add_by_columns(columns: Any, members: Integers, weights: Array, first: int, lines: Array) -> None:
-    """Add the products of new members with all before them to their lines of G.
-
-    Four new ones at a time, which lie next to each other, sample by sample: an entry of W is read once for all four.
-    """
-    scaled = np.empty((weights.size, 4))
-    for begin in range(first, members.size, 4):
-        end = min(begin + 4, members.size)
-        scaled[:] = 0.0
-        for p in range(begin, end):
-            for k in range(n_entries(columns, members[p])):
-                i, value = entry(columns, members[p], k)
-                scaled[i, p - begin] = weights[i] * value
-        for q in range(end):
-            a = b = c = d = 0.0
-            for k in range(n_entries(columns, members[q])):
-                i, value = entry(columns, members[q], k)
-                a += value * scaled[i, 0]
-                b += value * scaled[i, 1]
-                c += value * scaled[i, 2]
-                d += value * scaled[i, 3]
-            sums = a, b, c, d
-            for p in range(max(begin, q), end):
-                lines[p - first, q] += sums[p - begin]
 
 
 class Source(Protocol):
@@ -230,8 +101,9 @@ class Products:
 
     Sparse columns of W are gathered by rows; these are kept for other weights where W has at most ``n_kept`` entries.
     Dense ones are multiplied in ``single`` precision where that will do: for models, whose steps are checked. They are
-    copied for that, on some ``rows`` if these are given, whose weights are then d; else they are gathered each time.
-    Copies are centred where there is an intercept to take up the means.
+    copied for that, on some ``rows`` if these are given, whose weights are then d; else they are gathered each time,
+    until few join and W has no more than half of all. Copies in single precision are centred where there is an
+    intercept to take up the means.
     """
 
     def __init__(
@@ -249,7 +121,8 @@ class Products:
         self._n_samples = n_samples
         self._members = np.empty(0, np.int64)
         self._counts, self._n_new = np.zeros((2, n_samples), np.uint64)  # entries of W in each row; of the newest
-        self._copy, self._copied = None, np.empty((0, 0))
+        self._copy: DenseCopy | Gathered | None = None
+        self._copied = np.empty((0, 0))
         if isinstance(inner, Dense) and (rows is not None or (single and n_samples >= FEWEST_SAMPLES)):
             self._copy = DenseCopy(inner, rows, centred=inner is not columns)
             self._copied = self._copy.of(self._members).values
@@ -288,7 +161,14 @@ class Products:
             count_entries(self._columns, new, self._n_new)
             self._counts += self._n_new
             self._kept = None
-        elif self._copy is not None:
+            return
+        if not isinstance(self._copy, DenseCopy):
+            n, d = self._members.size, self._dense.shape[0]
+            if 2 * n > d or self._dense.dtype != np.float64:
+                self._copy, self._copied = None, np.empty((0, 0))
+            elif self._copy is None and _FEW_NEW * new.size < n:
+                self._copy = Gathered(Dense(self._dense))
+        if self._copy is not None:
             self._copied = self._copy.of(self._members).values
 
     def add_lines(self, first: int, out: Array) -> None:
@@ -296,7 +176,7 @@ class Products:
         if self._dense is not None:
             self._add_dense(first, out[:, : self._members.size])
         elif self._members.size - first <= _FEW:
-            _add_by_columns(self._columns, self._members, self._weights, first, out)
+            add_by_columns(self._columns, self._members, self._weights, first, out)
         else:
             self._add_by_rows(self._weights, self._n_new if first > 0 else self._counts, first, out)
 
@@ -345,7 +225,7 @@ class Products:
             a_p^T diag(d) a_q = (a_p - c_p)^T diag(d) (a_q - c_q) + c_p s_q + s_p c_q + D c_p c_q .
         """
         assert self._dense is not None
-        assert self._copy is not None
+        assert isinstance(self._copy, DenseCopy)
         sums, means = np.empty(self._members.size), self._copy.means
         transposed_product(Dense(self._copied), weights, sums)
         whole = sums + float(np.sum(weights)) * means
@@ -366,7 +246,7 @@ class Products:
             parts = [slice(row, row + size) for row in range(0, self._n_samples, size)]
             found = self._rows(parts, self._counts * ((n_new > 0) & (weights != 0.0)))
         for part, rows in found:
-            _add_products(rows._replace(begin=rows.starts[1:] - n_new[part]), weights[part], first, out)
+            add_products(rows._replace(begin=rows.starts[1:] - n_new[part]), weights[part], first, out)
 
     def _rows(self, parts: list[slice], counts: NDArray[np.uint64]) -> Iterator[tuple[slice, Rows]]:
         """Gather sparse columns of W by rows, those with any ``counts``, each part in the place of the one before."""
@@ -375,7 +255,7 @@ class Products:
         for part in parts:
             starts = np.concatenate([[0], np.cumsum(counts[part])]).astype(np.uint64)
             rows = Rows(starts, starts[1:], places, values)
-            _fill(self._columns, self._members, part.start, cursors, rows)
+            fill(self._columns, self._members, part.start, cursors, rows)
             yield part, rows
 
     @property
@@ -448,7 +328,7 @@ class WholeProducts:
 
     def _add(self, weights: Array, out: Array) -> None:
         d = self._lines.length
-        _add_products(self._rows, weights, 0, out[:d])
+        add_products(self._rows, weights, 0, out[:d])
         if self._intercept:
             _add_rows(self._lines, weights, out[d, : d + 1])
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
-from surestep.solvers._gram import CACHED, Gram, Products
+from surestep.solvers._gram import Gram, Products
 from surestep.solvers._look import curvatures, loss_terms, residuals, slope
+from surestep.solvers._sparse_products import CACHED
 from surestep.solvers._steps import step_along
 
 Array = NDArray[np.float64]

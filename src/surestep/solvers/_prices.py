@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from surestep.design import Design
 from surestep.lines import Dense, Lines, WithIntercept
-from surestep.solvers._gram import count_entries
+from surestep.solvers._sparse_products import count_entries
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
