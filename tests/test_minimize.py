@@ -323,6 +323,18 @@ def test_models_by_columns_and_by_gram_matrices_that_lag_behind_end_alike(loss, 
     np.testing.assert_allclose(*found, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_models_by_columns_end_when_the_gap_on_the_working_set_is_near(loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((2_000, 1_000), density=0.02, format="csc", rng=rng)
+    problem = ss.Problem(X, np.sign(X @ rng.normal(size=1_000)), loss=loss, regularizer=ss.L1(1e-4))
+    monkeypatch.setattr(_local, "pays", lambda *_: False)
+    result = ss.minimize(problem, tol=1e-2)
+    assert result.status is ss.Status.CONVERGED
+    monkeypatch.setattr(OnWorkingSet, "_to_go", lambda *_: 0.0)
+    assert result.n_steps < 0.9 * ss.minimize(problem, tol=1e-2).n_steps
+
+
 def test_columns_that_depend_on_each_other_and_a_weak_penalty():
     """Words that stand for pairs of others: sweeps alone had taken 1,800,000 steps after six rounds, and went on."""
     rng = np.random.default_rng(0)

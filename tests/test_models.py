@@ -368,6 +368,26 @@ def test_a_descent_by_columns_ends_when_the_gap_on_them_is_near():
     assert n_steps < 0.5 * n_without
 
 
+def test_a_descent_by_columns_ends_when_gains_are_a_part_of_the_first(monkeypatch):
+    rng = np.random.default_rng(0)
+    problem = ss.Problem(rng.normal(size=(60, 50)), rng.normal(size=60), regularizer=ss.L1(1e-2))
+    price, largest, sweep = Price.of(50, np.full(60, 50.0), True)._replace(products=math.inf), [], _columns._sweep
+
+    def watched(*arguments):
+        found = sweep(*arguments)
+        largest.append(found[1])
+        return found
+
+    monkeypatch.setattr(_columns, "_sweep", watched)
+    how = problem.columns, np.arange(50), price, problem.penalty, problem.weights
+    for part in (1e-2, 1e-4):
+        x, until = np.zeros(50), _columns.Until(0.0, 2_000, part=part)
+        state = x, np.zeros(60), until, np.random.default_rng(0)
+        _columns.descend_by_columns(*how, problem.gradient(x), None, *state)
+        assert largest[-1] <= part * largest[0] < min(largest[:-1])
+        largest.clear()
+
+
 def test_sweeps_that_are_left_follow_from_their_pace():
     gains = [math.inf] * 5 + [10.0**-k for k in range(8)]
     assert _columns._n_sweeps_left(gains, 1e-10) == pytest.approx(3.0)

@@ -112,12 +112,15 @@ class Until(NamedTuple):
 
     Also, where the model is the squared loss itself, of this ``mean`` at the start: when the duality gap on W is at
     most ``near``. Where sweeps are slow, gains may take long to follow.
+
+    Or when no coordinate gains more than this ``part`` of what one did in the first sweep.
     """
 
     enough: float
     max_sweeps: int
     near: float = 0.0
     mean: float = math.inf
+    part: float = 0.0
 
 
 @jit
@@ -255,6 +258,8 @@ def descend_by_columns(
         n_active, largest = _sweep(columns, reg, order, x, rho, floor, by_slope, room)
         n_left, n_steps, cost = n_left - 1, n_steps + n, n * price.step
         rent, spent = rent + cost, spent + cost
+        if n_left == until.max_sweeps - 1:
+            enough = max(enough, until.part * largest)
         if largest <= enough:
             break
         places, inner = np.sort(room[:n_active]), max(_PART * largest, enough)

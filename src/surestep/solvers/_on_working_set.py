@@ -13,7 +13,7 @@ from surestep.bounds.tracker import EPS
 from surestep.problem import Problem
 from surestep.regularizers import Separable
 from surestep.solvers._columns import Until
-from surestep.solvers._look import gains_of, recertify, survey, uncertified, unread
+from surestep.solvers._look import gains_of, penalty_terms, recertify, survey, uncertified, unread
 from surestep.solvers._on_gram import Factor, solve_on_gram, solve_with_intercept
 from surestep.solvers._prices import n_in_the_time_of_a_look
 from surestep.solvers._rounds import Rounds
@@ -62,6 +62,9 @@ _FAR = 1e3
 # For losses that are not quadratic: models in a round, at most; the accuracy of a model, as a part of its gains, where
 # it costs little to make another and where it costs much; and what it is times, when the last model was good, at least.
 _MODELS, _CHEAP, _DEAR, _BEST = 20, 0.1, 0.01, 1e-3
+
+# A model is solved by columns until the gap on W should be this part of the target, and not where it is at the target.
+_NEAR = 0.3
 
 # Curvatures of the model, as a part of the smoothness, at least: the penalty sets an end to steps where the loss is
 # linear; and saturated samples, which are most when it is weak, must not slow it down.
@@ -419,6 +422,9 @@ class OnWorkingSet(Rounds):
             largest = float(np.max(gains))
             if largest <= enough or n_left <= 0.0:
                 break
+            to_go = self._to_go(reg, x, g) if last > 0.0 else 0.0
+            if to_go == 1.0:
+                break
             samples.bend(_LEAST_CURVATURE, self._caution, _SLACK if self._by_gram else 0.0)
             # A model that is far from f need not be solved well; how far it was shows in what it left.
             accuracy = _DEAR if self._by_gram else _CHEAP
@@ -426,7 +432,9 @@ class OnWorkingSet(Rounds):
                 accuracy *= min(max(largest / last, _BEST), 1.0)
             n_before, last = self.n_steps, largest
             n_sweeps = int(min(max(n_left / members.size, _FEWEST_SWEEPS), _SWEEPS))
-            after = self._solve_model(reg, x, g, Until(max(accuracy * largest, 0.1 * enough), n_sweeps))
+            # The gap falls with the size of the steps, gains with its square.
+            until = Until(max(accuracy * largest, 0.1 * enough), n_sweeps, part=(_NEAR * to_go) ** 2)
+            after = self._solve_model(reg, x, g, until)
             if np.array_equal(after, x):
                 break
             n_left -= self.n_steps - n_before + _PER_MODEL * members.size
@@ -443,6 +451,19 @@ class OnWorkingSet(Rounds):
                 samples.learn(step, g - before)
         # The best intercept is yet to come, and changes it.
         self._last = None if self._problem.fit_intercept else g
+
+    def _to_go(self, reg: Separable, x: Array, g: Array) -> float:
+        """Return which part of the duality gap on W is asked for, where the gradient there is g; at most 1.
+
+        0 where steps are what tells, and where models take little time to solve. The loss is taken to add as much to
+        the gap as a squared loss would.
+        """
+        problem = self._problem
+        if self._on_path or self._by_gram or not problem.has_certificate:
+            return 0.0
+        tau, _, gap = penalty_terms(reg, x, g, np.flatnonzero(self._members < problem.n_features))
+        gap += (1.0 - tau) ** 2 * problem.objective_at_zero
+        return self._target / gap if gap > self._target else 1.0
 
     def _solve_model(self, reg: Separable, x: Array, g: Array, until: Until) -> Array:
         """Return where the quadratic model with gradient g at x is lowest on the working set."""
