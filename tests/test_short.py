@@ -96,6 +96,42 @@ def test_those_that_promise_most_are_few(seed, n_nonzero, floor):
     assert np.max(gains[left_out], initial=0.0) <= np.min(gains[others], initial=math.inf)
 
 
+@given(st.integers(0, 10_000), st.sampled_from([0, 10, 200]), st.sampled_from([0.0, 1e-9, 0.3]))
+def test_of_many_that_promise_nearly_the_same_some_are_taken(seed, n_nonzero, spread):
+    rng = np.random.default_rng(seed)
+    x, gains = np.zeros(500), 1.0 - spread * rng.random(500)
+    x[rng.permutation(500)[:n_nonzero]] = 1.0
+    places = _short._promising(x, gains, 0.075)
+    assert np.all(np.diff(places) > 0)
+    assert set(np.flatnonzero(x)) <= set(places)
+    assert 1 <= places.size - n_nonzero <= max(32, n_nonzero)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_short_columns_that_are_all_nearly_alike(fit_intercept, loss, spread):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 1)) + spread * rng.standard_normal((20, 100))
+    y = X[:, 0] + 0.1 * rng.standard_normal(20)
+    y = y if loss in ("squared", "huber") else np.where(y > 0.0, 1.0, -1.0)
+    result = ss.minimize(ss.Problem(X, y, loss, ss.L1(1e-3), fit_intercept=fit_intercept))
+    assert result.status is ss.Status.CONVERGED
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_short_columns_that_bounds_make_gain_alike(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 1_200))
+    y = X @ (rng.standard_normal(1_200) * (rng.random(1_200) < 0.02))
+    y = y if loss in ("squared", "huber") else np.sign(y)
+    problem = ss.Problem(X, y, loss, ss.Box(-0.1, 0.2))
+    result = ss.minimize(problem, tol=1e-9)
+    assert result.status is ss.Status.CONVERGED
+    again = ss.minimize(problem, tol=1e-14, warm_start=result, max_rounds=20)
+    assert again.objective <= result.objective
+
+
 @pytest.mark.parametrize("n_nonzero", [0, 10, 300])
 def test_a_pool_has_those_that_move_or_come_nearest_to_it(n_nonzero):
     rng, problem = np.random.default_rng(0), short(0, d=4000)

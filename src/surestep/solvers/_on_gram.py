@@ -302,7 +302,7 @@ def solve_at_once(reg: Any, x: Array, g: Array, matrix: Array, enough: float, by
     for k in range(x.size):
         curvature[k] = max(matrix[k, k] + reg.l2[k], np.finfo(np.float64).tiny)
     for _ in range(_JUMPS):
-        n_updates = max(_FEWEST_UPDATES, n_nonzero(x) ** 3 // (36 * x.size))
+        n_updates = max(_FEWEST_UPDATES, n_nonzero(x) ** 3 // (36 * max(x.size, 1)))
         done = descend_on_gram(reg, x, g, curvature, matrix, enough, n_updates, by_slope)
         n_steps += done
         if done < n_updates:

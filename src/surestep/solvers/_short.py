@@ -100,17 +100,28 @@ def _step_along(mean: Mean, z: Array, move: Array, steepest: float, more: float)
 
 @jit
 def _promising(x: Array, gains: Array, floor: float) -> Integers:
-    """List the places of coordinates that are not zero, and of some that promise most: if many, few others."""
-    places, promises, n = np.empty(x.size, np.int64), np.empty(x.size), n_nonzero(x)
-    most, n = n + max(_FEWEST, n), 0
+    """List the places of coordinates that are not zero, and of some that promise most: if many, few others.
+
+    Where too many promise nearly the same, the first of these will do.
+    """
+    places, n, n_moving, largest = np.empty(x.size, np.int64), 0, n_nonzero(x), 0.0
+    n_others = max(_FEWEST, n_moving)
     for k in range(x.size):
-        places[n], promises[n] = k, gains[k] if x[k] == 0.0 else math.inf
+        places[n] = k
         n += (x[k] != 0.0) | (gains[k] >= floor)
-    while n > most and floor < math.inf:
+        largest = max(largest, gains[k]) if x[k] == 0.0 else largest
+    while n > n_moving + n_others and 0.0 < floor < math.inf and _STEEPER * floor <= largest:
         floor, before, n = _STEEPER * floor, n, 0
         for t in range(before):
-            places[n], promises[n] = places[t], promises[t]
-            n += promises[t] >= floor
+            k = places[t]
+            places[n] = k
+            n += (x[k] != 0.0) | (gains[k] >= floor)
+    before, n = n, 0
+    for t in range(before):
+        k = places[t]
+        places[n] = k
+        n_others -= x[k] == 0.0
+        n += (x[k] != 0.0) | (n_others >= 0)
     return places[:n].copy()
 
 
@@ -238,7 +249,7 @@ def _minimise_on_pool(
         A, matrix, slopes, means = np.zeros((m, y.size)), np.empty((m, m)), np.empty(m), np.zeros(m)
         for k in range(m):
             add(lines, names[places[k]], 1.0, A[k])
-        part = Separable(reg.l1[places], reg.l2[places], reg.lower[places], reg.upper[places])
+        part, is_still = Separable(reg.l1[places], reg.l2[places], reg.lower[places], reg.upper[places]), True
         for model in range(_MODELS if is_curved else 1):
             if model > 0:
                 residuals(loss, z, y, weights, u, r)
@@ -255,6 +266,8 @@ def _minimise_on_pool(
             excess, bent = _model(A, means, d, r, total, matrix, slopes)
             before = at.copy()
             n_steps += solve_at_once(part, at, slopes, matrix, wanted, is_curved)
+            if excess == 0.0 and n_nonzero(at - before) == 0:
+                break
             move, b = _move(A, means, at, before, excess, bent)
             t, more = 1.0, penalty_change(part, before, at)
             if is_curved:
@@ -265,7 +278,9 @@ def _minimise_on_pool(
             for k in range(m):
                 x[places[k]] = at[k] if t == 1.0 else before[k] + t * (at[k] - before[k])
             add_line(z, t, move)
-            shift += t * b
+            shift, is_still = shift + t * b, False
+        if is_still:  # and so it would be the next time
+            break
         _look(mean, point, names, g)
     return shift, n_steps, caution
 
@@ -332,9 +347,12 @@ def minimise_on_short(
         moved, done, caution = _minimise_on_pool(
             mean, point, names[places], part, curvature[places], at, g[places], caution, wanted
         )
+        is_still = moved == 0.0 and np.array_equal(at, x[places])
         x[places] = at
         shift += moved
         n_steps += done
-        if is_last:
+        if is_last or (is_still and strength == 1.0):
             break
+        if is_still:
+            strength, first = max(strength / _WEAKER, 1.0), 0.0
     return shift, n_steps, caution
