@@ -265,7 +265,7 @@ def test_names_of_features_are_kept(package):
 # --- Tolerance, status, warnings
 
 
-@pytest.mark.parametrize("shift", [0.0, 1e4, -1e6])
+@pytest.mark.parametrize("shift", [0.0, 1e4, -1e6, 1.7e9])
 def test_the_tolerance_does_not_depend_on_where_y_lies(shift):
     X, y = DIABETES
     model = Lasso(0.1, tol=1e-6).fit(X, y + shift)
@@ -304,6 +304,33 @@ def test_a_warning_one_can_act_on():
     assert not model.status_.success
     for said in ("Lasso", f"{model.dual_gap_:.2g}", "max_iter=1 ", "tol=1e-14", "Raise max_iter or tol"):
         assert said in message
+
+
+def test_a_warning_that_rounding_is_in_the_way_does_not_ask_for_more_iterations():
+    """A feature that is hardly penalised leaves next to no dual point."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8))
+    y = X @ np.arange(8.0) + rng.normal(size=60)
+    with pytest.warns(ConvergenceWarning, match="rounding ended it after") as caught:
+        model = Lasso(0.1, tol=1e-12, penalty_weights=[1e-9] + [1.0] * 7, fit_intercept=False).fit(X, y)
+    assert model.status_ is ss.Status.PRECISION
+    assert "max_iter" not in str(caught[0].message)
+
+
+def test_an_objective_that_is_nearly_zero_certifies_itself():
+    """Separable classes and hardly any penalty: a dual point would take hundreds of rounds to say as much."""
+    X = np.random.default_rng(0).normal(size=(60, 8))
+    model = LogisticRegression(C=1e12).fit(X, X @ np.arange(8.0) > 0.0)
+    assert model.status_ is ss.Status.CONVERGED
+    assert model.n_iter_ < 100
+
+
+def test_a_mean_over_folds_has_no_certificate_of_a_fit_before():
+    X, y = CANCER[0][:, :5], CANCER[1]
+    model = estimators.LogisticRegressionCV(Cs=2).fit(X, y)
+    assert model.dual_gap_ >= 0.0
+    model.set_params(refit=False).fit(X, y)
+    assert not any(hasattr(model, name) for name in ("dual_gap_", "status_", "trace_"))
 
 
 def test_a_warning_without_a_certificate_says_so():
@@ -390,11 +417,15 @@ REFUSED = [
     (LogisticRegression(dual=True), "dual"),
     (LogisticRegression(intercept_scaling=2.0), "intercept_scaling"),
     (LogisticRegression(C=0.0), "C"),
+    (LogisticRegression(C=np.nan), "C must be"),
+    (LogisticRegression(class_weight={0: -1.0}), "class_weight must be .* class 0"),
     (LinearSVC(loss="hinge"), "hinge"),
+    (LinearSVC(C=np.nan), "C must be"),
     (LinearSVC(multi_class="crammer_singer"), "multi_class"),
     (LinearSVC(intercept_scaling=2.0), "intercept_scaling"),
     (estimators.LassoCV(precompute=np.eye(10)), "precompute"),
-    (estimators.ElasticNetCV(l1_ratio=[0.0]), "L1"),
+    (estimators.ElasticNetCV(l1_ratio=[0.0]), "L1 part.* give alphas"),
+    (estimators.LassoCV(penalty_weights=[0.0] + [1.0] * 9), "give it a positive weight, or alphas"),
     (estimators.LogisticRegressionCV(use_legacy_attributes=True), "use_legacy_attributes"),
     (estimators.LogisticRegressionCV(Cs=[-1.0]), "Cs"),
     (SGDRegressor("epsilon_insensitive"), "loss"),

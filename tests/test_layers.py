@@ -20,6 +20,7 @@ ORDER = [
     "design",
     "losses",
     "regularizers",
+    "_inputs",
     "_intercept",
     "problem",
     "bounds",

@@ -485,10 +485,25 @@ def test_what_is_cut_short_returns_the_best_point_of_the_trace(max_rounds, fit_i
     assert result.trace["nonzeros"][-1] == np.count_nonzero(result.coef)
 
 
-@pytest.mark.parametrize("n_jobs", [0, -2, 1.5])
+@pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True])
 def test_n_jobs_is_checked(n_jobs):
     with pytest.raises(ValueError, match="n_jobs"):
         ss.minimize(lasso(), n_jobs=n_jobs)
+    assert ss.minimize(lasso(), n_jobs=np.int64(1)).status.success
+
+
+def test_a_callback_alone_is_no_list_of_them():
+    with pytest.raises(TypeError, match="callbacks must be a list"):
+        ss.minimize(lasso(), callbacks=print)
+
+
+@pytest.mark.parametrize("n", [50, 200])
+def test_a_penalty_next_to_nothing_has_no_stronger_one_to_begin_with(n):
+    """So many times stronger as it would have to be overflows."""
+    rng = np.random.default_rng(0)
+    problem = ss.Problem(rng.standard_normal((n, 600)), rng.standard_normal(n), regularizer=ss.L1(1e-310))
+    result = ss.minimize(problem, max_rounds=3)
+    assert result.objective < 0.5 * problem.objective_at_zero
 
 
 def test_step_along_never_raises_the_objective():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import surestep as ss
+from surestep import losses
 from surestep.regularizers import Separable
 from surestep.solvers import _columns, _copies, _gram, _on_gram, _sparse_products
 from surestep.solvers._gram import Gram, Products, WholeProducts
@@ -346,7 +348,8 @@ def test_the_gap_on_a_working_set_is_that_of_a_problem_with_its_columns_alone(se
     )
     gap = _columns._gap(columns, problem.penalty.at(np.arange(12)), start, x, rho, 0.5 * d @ (A @ start - y) ** 2)
     best = np.append(x, -np.sum(r + rho) / total) if intercept else x
-    assert gap == pytest.approx(problem.duality_gap(best).gap, rel=1e-10)
+    with patch.object(losses, "is_never_negative", lambda _: False):  # or far from the minimum it is f
+        assert gap == pytest.approx(problem.duality_gap(best).gap, rel=1e-10)
 
 
 def test_a_descent_by_columns_ends_when_the_gap_on_them_is_near():

@@ -167,7 +167,10 @@ def test_a_path_of_a_constant_target_is_zero():
         ({"alphas": []}, "alphas"),
         ({"alphas": [-1.0]}, "alphas"),
         ({"alphas": [np.nan]}, "alphas"),
+        ({"alphas": 0.5}, "alphas"),
         ({"n_alphas": 0}, "n_alphas"),
+        ({"n_alphas": 2.5}, "n_alphas"),
+        ({"tol": 0.0}, "tol"),
         ({"eps": 0.0}, "eps"),
     ],
 )

@@ -1,7 +1,9 @@
 """Problem: objective, gradient, certificates, on the zoo, by hand, and against scikit-learn."""
 
+import inspect
 import math
 import pickle
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from surestep import losses
 from surestep.losses import Huber, Logistic, Squared, SquaredHinge
 from surestep.problem import Problem
 from surestep.regularizers import L1, L2, Box, ElasticNet, NonNegative, NoPenalty
+from surestep.solvers.minimizer import minimize
 from zoo import PseudoHuber, data, problems, reference_optimum, reference_solution
 
 ZOO = dict(problems())
@@ -162,8 +165,10 @@ def test_dual_objective_is_the_dual_at_a_feasible_point(loss):
     X, y = data(seed=5, loss=loss)
     problem = Problem(X, y, loss, L1(0.05) + Box(-2, 3))
     for x in random_points(problem):
-        u = problem.derivative(problem.predictor(x))
-        assert problem.duality_gap(x).dual_objective == pytest.approx(dual_value(problem, u), rel=1e-6, abs=1e-8)
+        dual = dual_value(problem, problem.derivative(problem.predictor(x)))
+        assert problem.duality_gap(x).dual_objective == pytest.approx(max(dual, 0.0), rel=1e-6, abs=1e-8)
+        with patch.object(losses, "is_never_negative", lambda _: False):
+            assert problem.duality_gap(x).dual_objective == pytest.approx(dual, rel=1e-6, abs=1e-8)
 
 
 @settings(max_examples=40)
@@ -497,12 +502,41 @@ X4 = np.eye(4)
         ({"sample_weight": [1, 1, 1, np.inf]}, r"sample_weight\[3\] is inf"),
         ({"sample_weight": [0, 0, 0, 0]}, "sample_weight is 0 for every sample"),
         ({"regularizer": 0.1}, "regularizer must be one such as L1"),
+        ({"regularizer": L1}, "regularizer must be one such as L1"),
         ({"regularizer": L1(1.0, weights=[1, 2])}, "for 2 features, but X has 4 features"),
     ],
 )
 def test_errors_name_what_is_wrong(options, message):
     with pytest.raises(ValueError, match=message):
         Problem(**{"X": X4, "y": [1.0, 2.0, 3.0, 4.0], **options})
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_what_overflows_is_refused_rather_than_certified(loss):
+    y = np.array([1.0, -1.0, -1.0, 1.0])
+    with pytest.raises(ValueError, match="squares of column 2 of X"):
+        minimize(Problem(X4 * [1.0, 1.0, 1e160, 1.0], y, loss, L1(0.1)))
+    with pytest.raises(ValueError, match="losses of y at x = 0"):
+        minimize(Problem(X4, 1e200 * y, "squared", L1(0.1)))
+
+
+def test_the_gap_is_no_more_than_the_objective_where_no_loss_is_negative():
+    problem = Problem(X4, np.array([1.0, -1.0, -1.0, 1.0]), "logistic", L1(1e-6))
+    found = problem.duality_gap(60.0 * problem.y)
+    assert found.gap == found.objective
+    assert found.dual_objective == 0.0
+
+
+def test_help_shows_what_a_problem_takes():
+    assert list(inspect.signature(Problem).parameters)[:4] == ["X", "y", "loss", "regularizer"]
+
+
+def test_arrays_of_the_caller_stay_writeable():
+    y, weights = np.ones(4), np.full(4, 0.25)
+    problem = Problem.made_of(Problem(X4, y).design, y, Squared(), weights, False)
+    assert y.flags.writeable
+    assert weights.flags.writeable
+    assert not problem.y.flags.writeable
 
 
 def test_points_of_the_wrong_shape_never_reach_a_kernel():

@@ -239,7 +239,7 @@ class Design:
 def _of_dense(X: Array) -> tuple[Dense, bool]:
     X = X.astype(_float_type(X.dtype), copy=False)
     by_column = not X.flags.c_contiguous
-    return Dense(_readonly(np.require(X.T if by_column else X, requirements=["C", "A"]))), by_column
+    return Dense(readonly(np.require(X.T if by_column else X, requirements=["C", "A"]))), by_column
 
 
 def _of_sparse(X: Any) -> tuple[Sparse, bool]:
@@ -267,14 +267,14 @@ def _lines_of(X: Any) -> Sparse:
     unsigned = np.uint32 if X.indices.dtype.itemsize == 4 else np.uint64
     length = X.shape[0] if X.format == "csc" else X.shape[1]
     return Sparse(
-        _readonly(X.data), _readonly(X.indices.view(unsigned)), _readonly(X.indptr.astype(np.uint64)), int(length)
+        readonly(X.data), readonly(X.indices.view(unsigned)), readonly(X.indptr.astype(np.uint64)), int(length)
     )
 
 
 def _transposed(lines: Dense | Sparse) -> Dense | Sparse:
     """Lines of the other kind: from columns to rows or back. The copy is the second layout in memory."""
     if isinstance(lines, Dense):
-        return Dense(_readonly(np.ascontiguousarray(lines.values.T)))
+        return Dense(readonly(np.ascontiguousarray(lines.values.T)))
     return _lines_of(_matrix_of(lines).tocsc())
 
 
@@ -291,10 +291,11 @@ def lines_between(lines: Dense | Sparse, begin: int, end: int) -> Dense | Sparse
         return Dense(lines.values[begin:end])
     starts = lines.starts[begin : end + 1]
     entries = slice(int(starts[0]), int(starts[-1]))
-    return Sparse(lines.values[entries], lines.indices[entries], _readonly(starts - starts[0]), lines.length)
+    return Sparse(lines.values[entries], lines.indices[entries], readonly(starts - starts[0]), lines.length)
 
 
-def _readonly(array: Array) -> Array:
+def readonly(array: Array) -> Array:
+    """Return a view that cannot be written to."""
     view = array.view(np.ndarray)
     view.flags.writeable = False
     return view

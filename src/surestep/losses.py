@@ -119,6 +119,11 @@ def as_loss(loss: Any) -> Any:
     return loss
 
 
+def is_never_negative(loss: Any) -> bool:
+    """Whether it is one of this package, of which none ever is."""
+    return type(loss) in _NAMES.values()
+
+
 @generic_of_numbers
 def value(loss: Any, z: Any, y: Any) -> Any:
     """Loss of the prediction z for the target y."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -173,20 +174,25 @@ def relative_tolerance(problem: Problem, tol: float) -> float:
     Solvers measure against the objective at zero, without an intercept. That is far too lenient a measure where the
     targets are far from zero, or where one class is rare. A violation of optimality, which stands in for the gap where
     there is none, is of the order of the square root of the objective.
+
+    Less than rounding hides is not asked for: residuals r, which are as good as the targets y they are differences of,
+    are off by eps |y|, and the gap by the product of both, of which the objectives are the squares.
     """
+    if not 0.0 < tol < math.inf:
+        raise ValueError(f"tol must be positive and finite, got {tol}")
     share = 1.0
     if problem.fit_intercept:
         at_zero = problem.objective_at_zero
         share = problem.objective(problem.null_point()) / at_zero if at_zero > 0.0 else 1.0
     if not problem.has_certificate:
-        share = math.sqrt(share)
-    return max(tol * share, _EPSILON)  # a gap below this is rounding
+        return max(tol * math.sqrt(share), _EPSILON)
+    return max(tol * share, _EPSILON * math.sqrt(share), _EPSILON**2)
 
 
 def alpha_grid(problem: Problem, n_alphas: int = 100, eps: float = 1e-3) -> Array:
     """``n_alphas`` strengths from `Problem.alpha_max` down to ``eps`` times that, evenly on a logarithmic scale."""
-    if n_alphas < 1:
-        raise ValueError(f"n_alphas must be at least 1, got {n_alphas}")
+    if not (isinstance(n_alphas, Integral) and n_alphas >= 1):
+        raise ValueError(f"n_alphas must be a whole number, at least 1, got {n_alphas!r}")
     if not 0.0 < eps <= 1.0:
         raise ValueError(f"eps must be positive and at most 1, got {eps}")
     largest = problem.alpha_max()
@@ -196,7 +202,8 @@ def alpha_grid(problem: Problem, n_alphas: int = 100, eps: float = 1e-3) -> Arra
 
 
 def _falling(alphas: ArrayLike) -> Array:
-    grid = np.sort(np.array(alphas, dtype=np.float64))[::-1]
+    grid = np.array(alphas, dtype=np.float64)
+    grid = np.sort(grid)[::-1] if grid.ndim == 1 else grid
     if grid.ndim != 1 or grid.size == 0 or not (np.isfinite(grid).all() and grid[-1] >= 0.0):
         raise ValueError(f"alphas must be a sequence of finite numbers >= 0, got {alphas!r}")
     return grid

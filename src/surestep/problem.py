@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surestep import losses
+from surestep._inputs import checked_vector, finite_norms, finite_objective, refuse, shares
 from surestep._intercept import best_shift, shift_sums
 from surestep._jit import jit
-from surestep.design import Design
+from surestep.design import Design, readonly
 from surestep.lines import Lines, WithIntercept
 from surestep.regularizers import (
     NoPenalty,
@@ -121,8 +122,10 @@ class Problem:
                     f"y must have exactly two classes for the loss {loss}, but has {classes.size}: {found}"
                 )
             targets = np.where(targets == classes[1], 1.0, -1.0)
-        self._put(design, targets.copy(), classes, loss, _shares(sample_weight, design.n_samples), fit_intercept)
+        self._put(design, targets.copy(), classes, loss, shares(sample_weight, design.n_samples), fit_intercept)
         self._bind(regularizer)
+
+    __new__.__wrapped__ = __init__  # type: ignore[attr-defined]  # for help() and inspect.signature
 
     @classmethod
     def made_of(cls, design: Design, y: Array, loss: Any, weights: Array, fit_intercept: bool) -> Problem:
@@ -140,10 +143,10 @@ class Problem:
     ) -> None:
         vars(self).update(
             design=design,
-            y=_readonly(y),
+            y=readonly(y),
             classes=classes,
             loss=loss,
-            weights=_readonly(weights),
+            weights=readonly(weights),
             fit_intercept=bool(fit_intercept),
         )
 
@@ -192,11 +195,11 @@ class Problem:
     @cached_property
     def norms(self) -> Array:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
-        return _readonly(np.sqrt(self.squared_norms(self.weights)))
+        return readonly(finite_norms(np.sqrt(self.squared_norms(self.weights))))
 
     def put_norms(self, norms: Array) -> None:
         """Take :attr:`norms` from somebody who found them in passing."""
-        vars(self)["norms"] = _readonly(norms)
+        vars(self)["norms"] = readonly(finite_norms(norms))
 
     def squared_norms(self, weights: Array) -> Array:
         """sum_i weights_i a_ij^2 for every coordinate."""
@@ -206,7 +209,7 @@ class Problem:
     @cached_property
     def smoothness(self) -> Array:
         """L_j = smoothness(loss) * norms_j^2 for every coordinate: how fast gradient entry j changes along it."""
-        return _readonly(losses.smoothness(self.loss) * self.norms**2)
+        return readonly(losses.smoothness(self.loss) * self.norms**2)
 
     def predictor(self, x: ArrayLike) -> Array:
         """Return z = X x, plus the intercept."""
@@ -235,7 +238,7 @@ class Problem:
     @cached_property
     def objective_at_zero(self) -> float:
         """f(0), the same for every regularizer: nothing costs nothing."""
-        return self._mean_loss(np.zeros(self.n_samples))
+        return finite_objective(self._mean_loss(np.zeros(self.n_samples)))
 
     def objective_at(self, x: ArrayLike, z: Array) -> float:
         """f(x) given z = predictor(x)."""
@@ -263,6 +266,8 @@ class Problem:
         sum_j x_j g_j, the gap is a sum of terms that are never negative, and is computed as such, not as a difference:
 
             sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)  +  sum_j (psi_j(x_j) + psi_j*(-g_j) + x_j g_j).
+
+        Where f(x) itself is less, that is the gap, for the losses of this package: none is ever negative.
         """
         x = checked_vector("x", x, self.n_coordinates)
         z = self.predictor(x)
@@ -284,8 +289,7 @@ class Problem:
             return Gap(math.inf, objective, -math.inf, reason)
         penalties = np.empty(self.n_coordinates)
         _penalty_fenchel_young(self.penalty, x, tau * v, penalties)
-        gap = max(float(loss_terms(tau) + np.sum(penalties)), 0.0)
-        return Gap(gap, objective, objective - gap, FENCHEL)
+        return certified(self.loss, objective, float(loss_terms(tau) + np.sum(penalties)))
 
     def correlations(self, u: Array) -> Array:
         """sum_i s_i a_ij u_i for all coordinates."""
@@ -326,7 +330,9 @@ class Problem:
         c_j / (l1_ratio * weights_j); weights, l1_ratio and bounds are kept.
         """
         if not getattr(self.regularizer, "l1", 0.0) > 0.0:
-            raise ValueError(f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}")
+            raise ValueError(
+                f"alpha_max needs a regularizer with an L1 part, but it is {self.regularizer!r}; give alphas yourself"
+            )
         gradient, energy = self.sums_at(self.null_point())
         c = np.empty(self.n_coordinates)
         smooth = self.penalty._replace(l1=np.zeros(self.n_coordinates))
@@ -339,7 +345,7 @@ class Problem:
         if moving.size:
             raise ValueError(
                 f"alpha_max does not exist: feature {moving[0]} has no L1 penalty and its gradient at x = 0 is "
-                f"{c[moving[0]]}, so it moves at any alpha; give it a positive weight"
+                f"{c[moving[0]]}, so it moves at any alpha; give it a positive weight, or alphas yourself"
             )
         return self.regularizer.alpha * float(np.max(c[penalised] / strength[penalised], initial=0.0))
 
@@ -400,44 +406,16 @@ class Problem:
         return np.asarray(listed[self.norms[listed] > 0.0] if listed.size else listed)
 
 
+def certified(loss: Any, objective: float, gap: float) -> Gap:
+    """Return the gap of a dual point; no more than f itself, where nothing that f is a sum of can be negative."""
+    gap = min(gap, objective) if losses.is_never_negative(loss) else gap
+    gap = max(gap, 0.0)
+    return Gap(gap, objective, objective - gap, FENCHEL)
+
+
 def is_partitioned(X: Any) -> bool:
     """Whether X is a dask collection: data in partitions, which may be on many machines."""
     return type(X).__module__.startswith("dask.")
-
-
-def checked_vector(name: str, values: ArrayLike, length: int) -> Array:
-    """Check that the values are real and as many as they should be; return them as contiguous float64."""
-    array = np.asarray(values)
-    if array.shape != (length,):
-        raise ValueError(f"{name} must be of shape ({length},), but has shape {array.shape}")
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must hold real numbers, but has dtype {array.dtype}; encode labels as numbers first")
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def refuse(name: str, array: Array, bad: Array, reason: str) -> None:
-    """Raise an error that names the first bad entry, if there is one."""
-    if np.any(bad):
-        at = np.flatnonzero(bad)[0]
-        raise ValueError(f"{name}[{at}] is {array[at]}; {reason}")
-
-
-def _shares(sample_weight: ArrayLike | None, n_samples: int) -> Array:
-    """Weights that sum to one."""
-    if sample_weight is None:
-        return np.full(n_samples, 1.0 / n_samples)
-    weights = checked_vector("sample_weight", sample_weight, n_samples)
-    bad = ~(np.isfinite(weights) & (weights >= 0.0))
-    refuse("sample_weight", weights, bad, "weights must be finite and >= 0; a sample of weight 0 is left out")
-    if not np.any(weights):
-        raise ValueError("sample_weight is 0 for every sample; at least one must be positive")
-    weights = weights / np.max(weights)  # first, so that the sum cannot overflow
-    return np.asarray(weights / np.sum(weights))
-
-
-def _readonly(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
 
 
 # --- Kernels: the generics, for all samples or all coordinates

@@ -181,7 +181,7 @@ class Regularizer:
 
 def bound(regularizer: Any, n_features: int, fit_intercept: bool, before: tuple[Any, Any]) -> Any:
     """Spread a regularizer over its coordinates; what it has in common with the one ``before`` is shared."""
-    if not hasattr(regularizer, "bind"):
+    if not hasattr(regularizer, "bind") or isinstance(regularizer, type):
         raise ValueError(f"regularizer must be one such as L1(0.1), or None, but is {regularizer!r}")
     if isinstance(regularizer, Regularizer) and isinstance(before[0], Regularizer):
         return regularizer.bind(n_features, fit_intercept, before)

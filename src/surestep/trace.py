@@ -44,7 +44,8 @@ class Status(Enum):
 class Trace(Mapping[str, Array]):
     """The curve of a run, a column a quantity: ``trace["gap"]`` is an array with one number a row.
 
-    The clock behind ``seconds`` counts setting up, and stands still while the objective and the gap are evaluated.
+    The clock behind ``seconds`` counts setting up, and stands still while the objective and the gap are evaluated; not
+    in `minimize`, where that is a part of the work.
     """
 
     def __init__(self) -> None:

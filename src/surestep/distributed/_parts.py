@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surestep._inputs import checked_vector, refuse
 from surestep._intercept import shift_sums
 from surestep.design import Design
-from surestep.problem import Problem, checked_vector, refuse
+from surestep.problem import Problem
 from surestep.solvers._local import LocalSamples
 
 Array = NDArray[Any]

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surestep import losses
+from surestep._inputs import checked_vector, finite_norms, finite_objective
 from surestep._intercept import best_shift
 from surestep.distributed._partitions import Partitions
 from surestep.distributed._parts import Order, Spec, Targets, largest_weight, weight_sum
-from surestep.problem import Array, Gap, Problem, checked_vector
+from surestep.problem import Array, Gap, Problem
 from surestep.regularizers import Regularizer
 
 
@@ -125,7 +126,7 @@ class PartitionedProblem(Problem):
     @cached_property
     def norms(self) -> Array:
         """sqrt(sum_i s_i a_ij^2) for every coordinate; 0 for an empty column."""
-        norms: Array = np.sqrt(self._sum("squared_norms"))
+        norms = finite_norms(np.sqrt(self._sum("squared_norms")))
         norms.flags.writeable = False
         return norms
 
@@ -141,7 +142,7 @@ class PartitionedProblem(Problem):
     @cached_property
     def objective_at_zero(self) -> float:
         """f(0), the same for every regularizer."""
-        return self.objective(np.zeros(self.n_coordinates))
+        return finite_objective(self.objective(np.zeros(self.n_coordinates)))
 
     def sums_at(self, x: Array) -> tuple[Array, float]:
         """Return the gradient of the mean loss, and sum_i s_i u_i^2."""

@@ -62,8 +62,9 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         for name, (choices, reason) in self._options.items():
             value = getattr(self, name)
             if not any(_is(value, choice) for choice in choices):
+                shown = repr(value) if np.ndim(value) == 0 else f"<an array of shape {np.shape(value)}>"
                 raise ValueError(
-                    f"{type(self).__name__}: {name}={value!r} is not supported; "
+                    f"{type(self).__name__}: {name}={shown} is not supported; "
                     f"it may be {' or '.join(map(repr, choices))}: {reason}"
                 )
         for name in ("fit_intercept", "positive"):
@@ -183,23 +184,26 @@ class LinearModel(CallbackSupportMixin, BaseEstimator):
         """Say what is missing to the tolerance, and what can be done."""
         if result.status.success or result.status is Status.STOPPED:
             return
+        done, change = f"after max_iter={self._max_iter()} iterations", "Raise max_iter or tol"
+        if result.status is Status.PRECISION:
+            done, change = f"rounding ended it after {n_iterations(result)} iterations;", "Raise tol"
         if result.status is Status.DIVERGED:
             missing = result.message
         elif problem.has_certificate:
             asked = tol * problem.objective(np.zeros(problem.n_coordinates))
             missing = (
-                f"after max_iter={self._max_iter()} iterations the objective, {result.objective:.6g}, is certified to "
-                f"be within {result.gap:.2g} of its minimum; asked for was {asked:.2g}, which is tol={self.tol:g} "
-                "times the objective of the best constant model."
+                f"{done} the objective, {result.objective:.6g}, is certified to be within {result.gap:.2g} of its "
+                f"minimum; asked for was {asked:.2g}, which is tol={self.tol:g} times the objective of the best "
+                "constant model."
             )
         else:
             missing = (
-                f"after max_iter={self._max_iter()} iterations the violation of optimality is still above "
-                f"tol={self.tol:g} times that at zero; {problem.certificate_reason}."
+                f"{done} the violation of optimality is still above tol={self.tol:g} times that at zero; "
+                f"{problem.certificate_reason}."
             )
         warn_user(
-            f"{type(self).__name__} did not reach its tolerance: {missing} Raise max_iter or tol, bring the features "
-            "to one scale (StandardScaler, MaxAbsScaler), or strengthen the penalty.",
+            f"{type(self).__name__} did not reach its tolerance: {missing} {change}, bring the features to one scale "
+            "(StandardScaler, MaxAbsScaler), or strengthen the penalty.",
             ConvergenceWarning,
         )
 

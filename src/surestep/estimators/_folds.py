@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,10 +58,11 @@ class CrossValidated(LinearModel):
         results = [result for one in paths for result in one.results]
         short = [result for result in results if not result.status.success]
         if short:
+            worst = max(result.gap for result in short)
+            bound = f"the worst is certified to be within {worst:.2g} of its minimum; " if worst < math.inf else ""
             warn_user(
-                f"{type(self).__name__}: {len(short)} of {len(results)} fits on folds did not reach their tolerance, "
-                f"the worst is certified to be within {max(result.gap for result in short):.2g} of its minimum; "
-                f"raise max_iter (now {self._max_iter()}) or tol (now {self.tol:g}), bring the features to one scale "
-                "(StandardScaler, MaxAbsScaler), or leave out the weakest penalties.",
+                f"{type(self).__name__}: {len(short)} of {len(results)} fits on folds did not reach their tolerance; "
+                f"{bound}raise max_iter (now {self._max_iter()}) or tol (now {self.tol:g}), bring the features to one "
+                "scale (StandardScaler, MaxAbsScaler), or leave out the weakest penalties.",
                 ConvergenceWarning,
             )

@@ -78,9 +78,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         if self.classes_.size < 2:
             raise ValueError(f"y must have at least two classes, but has one class only: {self.classes_[0]}")
         weights = partitions.label_weights(self.classes_)
-        class_weight = compute_class_weight(
-            self.class_weight, classes=self.classes_, y=self.classes_, sample_weight=weights
-        )
+        class_weight = self._class_weights(self.classes_, weights)
 
         def problem(k: int) -> Problem:
             factors = self._class_factors(np.arange(self.classes_.size), k, class_weight)
@@ -97,7 +95,17 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(f"y must have at least two classes, but has one class only: {self.classes_[0]}")
-        return labels, compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=weights)
+        return labels, self._class_weights(y, weights)
+
+    def _class_weights(self, y: Array, weights: Array | None) -> Array:
+        class_weight = compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=weights)
+        bad = np.flatnonzero(~(np.isfinite(class_weight) & (class_weight >= 0.0)))
+        if bad.size:
+            raise ValueError(
+                f"class_weight must be finite and >= 0, but that of class {self.classes_[bad[0]]} is "
+                f"{class_weight[bad[0]]}"
+            )
+        return np.asarray(class_weight)
 
     @property
     def _n_problems(self) -> int:
@@ -148,6 +156,11 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         if scipy.sparse.issparse(self.coef_):
             self.coef_ = self.coef_.toarray()
         return self
+
+
+def _refuse_nan(C: float) -> None:
+    if math.isnan(C):
+        raise ValueError("C must be a positive number, got nan")
 
 
 def probabilities(margins: Array) -> Array:
@@ -309,6 +322,7 @@ class LogisticRegression(LogisticClassifier):
     def _check_options(self) -> None:
         super()._check_options()
         check_scalar(self.C, "C", Real, min_val=0.0, include_boundaries="right", max_val=math.inf)
+        _refuse_nan(self.C)
         check_scalar(self.l1_ratio, "l1_ratio", Real, min_val=0.0, max_val=1.0)
 
     def _penalty(self, total: float) -> Regularizer:
@@ -418,6 +432,7 @@ class LinearSVC(LinearClassifier):
     def _check_options(self) -> None:
         super()._check_options()
         check_scalar(self.C, "C", Real, min_val=0.0, include_boundaries="neither")
+        _refuse_nan(self.C)
 
     def _loss(self) -> Any:
         return SquaredHinge()

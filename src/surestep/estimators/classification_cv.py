@@ -243,6 +243,8 @@ class LogisticRegressionCV(LogisticClassifier, CrossValidated):
 
     def _average(self, points: Array, dtype: Any) -> None:
         """Take the mean of what is best on each fold."""
+        for name in ("dual_gap_", "status_", "trace_"):  # of a fit before, perhaps: a mean has none
+            self.__dict__.pop(name, None)
         n_folds, _, n_cs = self.scores_.shape
         flat = np.argmax(np.swapaxes(self.scores_, 1, 2).reshape(n_folds, -1), axis=1)
         at_C, at_ratio = np.unravel_index(flat, (n_cs, self.l1_ratios_.size))

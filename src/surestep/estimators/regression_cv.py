@@ -119,6 +119,8 @@ class RegressorCV(RegressorMixin, CrossValidated):
     def _grid(self, problem: Problem) -> Array:
         if isinstance(self.alphas, Integral):
             return alpha_grid(problem, int(self.alphas), self.eps)
+        if np.ndim(self.alphas) != 1:
+            raise TypeError(f"alphas must be a number of them or a sequence of numbers >= 0, got {self.alphas!r}")
         for alpha in self.alphas:
             check_scalar(alpha, "alphas", Real, min_val=0.0)
         return np.sort(np.asarray(self.alphas, dtype=np.float64))[::-1]

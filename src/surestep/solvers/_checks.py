@@ -23,14 +23,14 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def check_run(problem: Any, max_epochs: float, tol: float, trace_every: float) -> None:
-    """Check what every solver hands to the loop."""
+def check_run(problem: Any, max_epochs: float, tol: float, trace_every: float, limit: str = "max_epochs") -> None:
+    """Check what every solver hands to the loop; ``limit`` is what it calls the largest number of epochs."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a surestep.Problem, got {type(problem).__name__}")
     if not 0.0 < tol < np.inf:
         raise ValueError(f"tol must be positive and finite, got {tol}")
     if not max_epochs >= 0.0:
-        raise ValueError(f"max_epochs must not be negative, got {max_epochs}")
+        raise ValueError(f"{limit} must not be negative, got {max_epochs}")
     if not trace_every > 0.0:
         raise ValueError(f"trace_every must be positive, got {trace_every}")
     if max_epochs == trace_every == np.inf:

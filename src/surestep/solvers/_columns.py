@@ -113,7 +113,7 @@ class Until(NamedTuple):
     Also, where the model is the squared loss itself, of this ``mean`` at the start: when the duality gap on W is at
     most ``near``. Where sweeps are slow, gains may take long to follow.
 
-    Or when no coordinate gains more than this ``part`` of what one did in the first sweep.
+    Also when the largest gain of a sweep is at most this ``part`` of that of the first one.
     """
 
     enough: float

@@ -34,8 +34,8 @@ Integers = NDArray[np.int64]
 # others are no matter of luck.
 _STEPS, _UNEVEN = 10.0, 10.0
 
-# Dense columns are short with so many entries, at most, for a squared loss and for others; and few with so many entries
-# of all together: their gradient takes no longer than some calls from Python.
+# Dense columns are short where they have so many entries, at most, with a squared loss and with others; and few where
+# all of them together have so many: their gradient takes no longer than some calls from Python.
 _SHORT, _SHORT_CURVED, _ENTRIES = 100, 256, 1_000_000
 
 

@@ -47,8 +47,8 @@ def _total(lengths: Integers, listed: Integers) -> int:
 def uncertified(until: Array, travelled: float, lengths: Integers, listed: Integers) -> tuple[int, int]:
     """List the coordinates that must be looked at: what is known of them holds no longer. Count them and their entries.
 
-    As all lists here, it is written to the front of an array that is there: new memory takes several times as long. And
-    as all, it is read as unsigned numbers: that they are not negative need not be tested.
+    Like all lists here, it is written to the front of an array that is there: new memory takes several times as long.
+    It is read as unsigned numbers, because signed ones would be tested for being negative.
     """
     n = 0
     for j in range(until.size):

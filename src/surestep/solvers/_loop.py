@@ -83,6 +83,8 @@ def run(
 
     It took ``seconds`` to set up. ``support`` returns some coordinates; all others are zero at the present point.
     """
+    if callable(callbacks):
+        raise TypeError("callbacks must be a list of callables, got one that is in no list")
     callbacks = tuple(callbacks)
     certified = problem.has_certificate
     trace, epoch = Trace(), 0.0

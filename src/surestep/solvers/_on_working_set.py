@@ -245,7 +245,9 @@ class OnWorkingSet(Rounds):
         l1 = self._problem.penalty.l1[outside]
         if outside.size == 0 or not (self._problem.has_certificate and np.all(l1 > 0.0)):
             return 1.0
-        return float(np.max(np.abs(self._gradient[outside]) / l1))
+        with np.errstate(over="ignore"):
+            strength = float(np.max(np.abs(self._gradient[outside]) / l1))
+        return strength if strength < math.inf else 1.0
 
     def _go_by(self, strength: float) -> bool:
         """Solve for a penalty so many times as strong, roughly; return False if x was good enough already."""
@@ -453,10 +455,9 @@ class OnWorkingSet(Rounds):
         self._last = None if self._problem.fit_intercept else g
 
     def _to_go(self, reg: Separable, x: Array, g: Array) -> float:
-        """Return which part of the duality gap on W is asked for, where the gradient there is g; at most 1.
+        """Return which part of the duality gap on W is asked for, where the gradient is g; at most 1.
 
-        0 where steps are what tells, and where models take little time to solve. The loss is taken to add as much to
-        the gap as a squared loss would.
+        0 where steps are what tells, or models take little time. The loss is taken to add what a squared one would.
         """
         problem = self._problem
         if self._on_path or self._by_gram or not problem.has_certificate:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from surestep import losses
 from surestep._intercept import best_shift
 from surestep.bounds.tracker import EPS
-from surestep.problem import FENCHEL, Gap, Problem
+from surestep.problem import Gap, Problem, certified
 from surestep.solvers._samples import Samples
 from surestep.solvers._steps import step_along
 from surestep.trace import Status
@@ -125,8 +125,7 @@ class Rounds(ABC):
         if tau == 0.0:
             self._gap = Gap(math.inf, objective, -math.inf, self._problem.certificate_reason)
         else:
-            gap = max(gap + more, 0.0)
-            self._gap = Gap(gap, objective, objective - gap, FENCHEL)
+            self._gap = certified(self._problem.loss, objective, gap + more)
 
     def _step_along(self, slope: float, more: float) -> float:
         """Return how far to go along the move aimed at, at most 1, where a whole step changes the penalty by ``more``.

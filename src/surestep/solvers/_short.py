@@ -156,7 +156,7 @@ def _strength_of_rest(reg: Any, x: Array, g: Array) -> float:
             if reg.l1[k] == 0.0:
                 return 1.0
             strength = abs(g[k]) / reg.l1[k]
-    return strength
+    return strength if strength < math.inf else 1.0
 
 
 @jit

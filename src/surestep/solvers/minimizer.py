@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -90,9 +91,9 @@ class Minimizer(AbstractContextManager["Minimizer"]):
     """
 
     def __init__(self, n_jobs: int = 1) -> None:
-        if not (isinstance(n_jobs, int) and (n_jobs > 0 or n_jobs == -1)):
+        if not (isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool) and (n_jobs > 0 or n_jobs == -1)):
             raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
-        self._n_threads = None if n_jobs == -1 else n_jobs
+        self._n_threads = None if n_jobs == -1 else int(n_jobs)
         self._resources = ExitStack()
         self._rounds: Rounds | None = None
 
@@ -110,7 +111,7 @@ class Minimizer(AbstractContextManager["Minimizer"]):
     ) -> Result:
         """Minimise; ``warm_start`` is where to start if nothing was minimised before."""
         begin = time.perf_counter()
-        check_run(problem, max_rounds, tol, 1)
+        check_run(problem, max_rounds, tol, 1, limit="max_rounds")
         if not isinstance(problem.penalty, Separable):
             raise TypeError(f"minimize needs a regularizer of this package, not {problem.regularizer!r}")
         target = target_of(problem, tol)
