@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -91,7 +90,7 @@ class Minimizer(AbstractContextManager["Minimizer"]):
     """
 
     def __init__(self, n_jobs: int = 1) -> None:
-        if not (isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool) and (n_jobs > 0 or n_jobs == -1)):
+        if not (isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool) and (n_jobs > 0 or n_jobs == -1)):
             raise ValueError(f"n_jobs must be a positive int, or -1 for all processors, got {n_jobs!r}")
         self._n_threads = None if n_jobs == -1 else int(n_jobs)
         self._resources = ExitStack()
