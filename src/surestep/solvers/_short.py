@@ -265,7 +265,7 @@ def _minimise_on_pool(
                 wanted = max(_ACCURACY * here, 0.1 * enough)
             excess, bent = _model(A, means, d, r, total, matrix, slopes)
             before = at.copy()
-            n_steps += solve_at_once(part, at, slopes, matrix, wanted, is_curved)
+            done = solve_at_once(part, at, slopes, matrix, wanted, is_curved)
             if excess == 0.0 and n_nonzero(at - before) == 0:
                 break
             move, b = _move(A, means, at, before, excess, bent)
@@ -278,7 +278,7 @@ def _minimise_on_pool(
             for k in range(m):
                 x[places[k]] = at[k] if t == 1.0 else before[k] + t * (at[k] - before[k])
             add_line(z, t, move)
-            shift, is_still = shift + t * b, False
+            shift, n_steps, is_still = shift + t * b, n_steps + done, False
         if is_still:  # and so it would be the next time
             break
         _look(mean, point, names, g)
@@ -347,7 +347,7 @@ def minimise_on_short(
         moved, done, caution = _minimise_on_pool(
             mean, point, names[places], part, curvature[places], at, g[places], caution, wanted
         )
-        is_still = moved == 0.0 and np.array_equal(at, x[places])
+        is_still = done == 0 and moved == 0.0
         x[places] = at
         shift += moved
         n_steps += done
