@@ -3,6 +3,7 @@
 import inspect
 import math
 import pickle
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn import linear_model, svm
 from surestep import losses
 from surestep.losses import Huber, Logistic, Squared, SquaredHinge
 from surestep.problem import Problem
+from surestep.problem import certified as certificate
 from surestep.regularizers import L1, L2, Box, ElasticNet, NonNegative, NoPenalty
 from surestep.solvers.minimizer import minimize
 from zoo import PseudoHuber, data, problems, reference_optimum, reference_solution
@@ -525,6 +527,11 @@ def test_the_gap_is_no_more_than_the_objective_where_no_loss_is_negative():
     found = problem.duality_gap(60.0 * problem.y)
     assert found.gap == found.objective
     assert found.dual_objective == 0.0
+
+
+def test_what_may_be_negative_is_no_bound_of_the_gap():
+    own, other = Problem(X4, np.ones(4), PseudoHuber(), L1(1.0)), SimpleNamespace(penalty=(), loss=Logistic())
+    assert certificate(own, 1.0, 5.0).gap == certificate(other, 1.0, 5.0).gap == 5.0
 
 
 def test_help_shows_what_a_problem_takes():

@@ -267,7 +267,7 @@ class Problem:
 
             sum_i s_i (loss(z_i) + loss*(u_i) - u_i z_i)  +  sum_j (psi_j(x_j) + psi_j*(-g_j) + x_j g_j).
 
-        Where f(x) itself is less, that is the gap, for the losses of this package: none is ever negative.
+        Where f(x) itself is less, that is the gap: losses and penalties of this package are never negative.
         """
         x = checked_vector("x", x, self.n_coordinates)
         z = self.predictor(x)
@@ -289,7 +289,7 @@ class Problem:
             return Gap(math.inf, objective, -math.inf, reason)
         penalties = np.empty(self.n_coordinates)
         _penalty_fenchel_young(self.penalty, x, tau * v, penalties)
-        return certified(self.loss, objective, float(loss_terms(tau) + np.sum(penalties)))
+        return certified(self, objective, float(loss_terms(tau) + np.sum(penalties)))
 
     def correlations(self, u: Array) -> Array:
         """sum_i s_i a_ij u_i for all coordinates."""
@@ -406,9 +406,10 @@ class Problem:
         return np.asarray(listed[self.norms[listed] > 0.0] if listed.size else listed)
 
 
-def certified(loss: Any, objective: float, gap: float) -> Gap:
+def certified(problem: Problem, objective: float, gap: float) -> Gap:
     """Return the gap of a dual point; no more than f itself, where nothing that f is a sum of can be negative."""
-    gap = min(gap, objective) if losses.is_never_negative(loss) else gap
+    if isinstance(problem.penalty, Separable) and losses.is_never_negative(problem.loss):
+        gap = min(gap, objective)
     gap = max(gap, 0.0)
     return Gap(gap, objective, objective - gap, FENCHEL)
 

@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surestep._jit import generic, jit
+from surestep.losses import EDGE
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-
-EDGE = 4 * float(np.finfo(np.float64).eps)  # how far outside a conjugate's domain counts as rounding, relatively
 
 
 class Separable(NamedTuple):

@@ -125,7 +125,7 @@ class Rounds(ABC):
         if tau == 0.0:
             self._gap = Gap(math.inf, objective, -math.inf, self._problem.certificate_reason)
         else:
-            self._gap = certified(self._problem.loss, objective, gap + more)
+            self._gap = certified(self._problem, objective, gap + more)
 
     def _step_along(self, slope: float, more: float) -> float:
         """Return how far to go along the move aimed at, at most 1, where a whole step changes the penalty by ``more``.
