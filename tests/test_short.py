@@ -166,6 +166,34 @@ def test_short_columns_do_not_change_the_answer(loss, fit_intercept, monkeypatch
     )
 
 
+KINDS = {
+    "nearly alike": lambda rng, n, d: rng.standard_normal((n, 1)) + 0.01 * rng.standard_normal((n, d)),
+    "sums": lambda rng, n, d: np.cumsum(rng.standard_normal((n, d)), axis=1),
+    "zeros and ones": lambda rng, n, d: (rng.standard_normal((n, d)) > 0.5).astype(float),
+    "copies": lambda rng, n, d: rng.standard_normal((n, d))[:, rng.integers(0, d // 5, d)],
+}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(sorted(KINDS)),
+    st.sampled_from(LOSSES),
+    st.sampled_from(SHAPES),
+    st.floats(-4.0, -0.1),
+    st.booleans(),
+)
+def test_short_columns_of_any_kind_are_fitted(seed, kind, loss, shape, decades, fit_intercept):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 100))
+    X = KINDS[kind](rng, n, int(rng.integers(2 * n, 6 * n)))
+    y = X @ (rng.standard_normal(X.shape[1]) * (rng.random(X.shape[1]) < 0.1)) + 0.1 * rng.standard_normal(n)
+    y = y if loss in ("squared", "huber") else np.where(np.argsort(np.argsort(y)) < n // 2, 1.0, -1.0)
+    problem = ss.Problem(X, y, loss, ss.L1(1.0), fit_intercept=fit_intercept)
+    problem = problem.with_regularizer(shape.scaled(problem.alpha_max() * 10.0**decades))
+    assert ss.minimize(problem, tol=1e-6, max_rounds=100).status is ss.Status.CONVERGED
+
+
 def test_which_columns_are_short():
     def are_short(*shape, loss="squared", sparse=False):
         X = np.random.default_rng(0).standard_normal(shape)
